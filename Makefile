@@ -1,0 +1,34 @@
+# Every target does its own set-up: a virtual environment in .venv with pinned versions (constraints.txt).
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint types bench format clean
+
+demo: $(VENV)/installed          ## train on the built-in corpus and print what was learned
+	$(BIN)/textspace demo
+
+test: lint types                 ## lint, types, tests and the examples in docstrings
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+bench: $(VENV)/installed         ## the benchmarks that need neither a GPU nor downloaded corpora
+	$(BIN)/python -m benchmarks.run
+
+format: $(VENV)/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
