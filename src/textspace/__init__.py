@@ -1,0 +1,23 @@
+"""Textspace: learn a latent space of text from your own sentences."""
+
+from __future__ import annotations
+
+__all__ = ["Recipe", "TextspaceError", "__version__", "recipe", "train"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Recipe": "textspace.config",
+    "TextspaceError": "textspace.errors",
+    "recipe": "textspace.recipes",
+    "train": "textspace.train.fit",
+}
+"""Where each public name lives: its module, and the heavy packages behind it, load when the name is first used."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'textspace' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,68 @@
+"""The distributions torch lacks, which pairs have a closed KL, and how keyed noise becomes a sample."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, Normal, constraints
+from torch.distributions.kl import _dispatch_kl
+
+from textspace.noise import Noise
+
+__all__ = ["Delta", "closed_kl", "draw"]
+
+
+class Delta(Distribution):
+    """All mass at one point: the posterior of a plain autoencoder. It has no density, hence no `log_prob`."""
+
+    arg_constraints = {"loc": constraints.real}  # noqa: RUF012 (torch's own convention)
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc: Tensor) -> None:
+        self.loc = loc
+        super().__init__(batch_shape=loc.shape, validate_args=False)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        return torch.zeros_like(self.loc)
+
+    def rsample(self, sample_shape: torch.Size | tuple[int, ...] = torch.Size()) -> Tensor:  # noqa: B008
+        return self.loc.expand(self._extended_shape(torch.Size(sample_shape)))
+
+    def expand(self, batch_shape: torch.Size, _instance: Distribution | None = None) -> Delta:
+        return Delta(self.loc.expand(batch_shape))
+
+
+def closed_kl(q: type[Distribution], p: type[Distribution]) -> bool:
+    """Whether KL(q || p) has a closed form: ours or torch's, in torch's one table of them.
+
+    >>> closed_kl(Normal, Normal), closed_kl(Delta, Normal)
+    (True, False)
+    """
+    return _dispatch_kl(q, p) is not NotImplemented
+
+
+@singledispatch
+def draw(q: Distribution, noise: Noise, stream: str, samples: int) -> Tensor:
+    """Reparameterised samples (samples, *q.batch_shape) of q, whose first axis is the batch, from keyed noise.
+
+    Like `q.rsample((samples,))`, but each sentence's noise is its own. A new distribution registers its rule here.
+    """
+    raise TypeError(f"no rule to draw from {type(q).__name__} with keyed noise; register one with draw.register")
+
+
+@draw.register
+def _(q: Normal, noise: Noise, stream: str, samples: int) -> Tensor:
+    return q.loc + q.scale * noise.normal(stream, tuple(q.batch_shape[1:]), samples, q.loc.dtype)
+
+
+@draw.register
+def _(q: Delta, noise: Noise, stream: str, samples: int) -> Tensor:
+    return q.rsample((samples,))

@@ -1,0 +1,35 @@
+"""The one exception users see, and the "did you mean" that goes into its sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["TextspaceError", "nearest"]
+
+
+class TextspaceError(Exception):
+    """Something the user can mend. The message is one sentence: what is wrong and what to do."""
+
+
+def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
+    """A clause naming the choices most like `name`, or all of them when none is alike.
+
+    >>> nearest("lables", ["label", "text"])
+    "did you mean 'label'?"
+    >>> nearest("zzz", ["label", "text"])
+    "there are 'label' and 'text'"
+    """
+    from rapidfuzz import process  # loads only when something went wrong
+
+    choices = list(choices)
+    found = [match[0] for match in process.extract(name, choices, limit=limit, score_cutoff=65)]
+    if found:
+        return f"did you mean {_spoken(found, 'or')}?"
+    if not choices:
+        return "there is nothing to choose from"
+    return f"there {'is' if len(choices) == 1 else 'are'} {_spoken(choices, 'and')}"
+
+
+def _spoken(names: list[str], joiner: str) -> str:
+    quoted = [repr(name) for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {joiner} {quoted[-1]}"

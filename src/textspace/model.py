@@ -1,0 +1,110 @@
+"""The composition every recipe is: encoder, pooling, posterior, prior, decoder.
+
+sentence --encoder--> states --pooling--> features --posterior--> q(z | x) --draw--> z --decoder--> log p(x | z)
+                                                                   p(z) <--prior
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from textspace.config import Initial, Recipe
+from textspace.decoders import DECODERS
+from textspace.distributions import draw
+from textspace.encoders import ENCODERS
+from textspace.noise import Noise, seed_of
+from textspace.pooling import POOLINGS
+from textspace.posteriors import POSTERIORS
+from textspace.priors import PRIORS
+from textspace.types import Batch, Pass, Site, View
+
+__all__ = ["Model"]
+
+
+class Model(nn.Module):
+    """A recipe made flesh. Weights start from the recipe's seed, whatever was drawn before.
+
+    Args:
+        recipe: which parts, and with what numbers.
+        vocabulary: number of tokens, the special ones included.
+    """
+
+    def __init__(self, recipe: Recipe, vocabulary: int) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.vocabulary = vocabulary
+        has_latent = recipe.posterior is not None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of(recipe.training.seed, "initial weights"))
+            self.encoder = self.pooling = self.posterior = self.prior = None
+            if recipe.encoder and recipe.pooling and recipe.posterior and recipe.prior:
+                self.encoder = ENCODERS[recipe.encoder.kind](recipe.encoder, vocabulary)
+                self.pooling = POOLINGS[recipe.pooling.kind](recipe.pooling)
+                self.posterior = POSTERIORS[recipe.posterior.kind](
+                    recipe.posterior, self.encoder.size, recipe.latent.dim
+                )
+                self.prior = PRIORS[recipe.prior.kind](recipe.prior, recipe.latent.dim)
+            self.decoder = DECODERS[recipe.decoder.kind](
+                recipe.decoder, vocabulary, recipe.latent.dim if has_latent else None
+            )
+            if recipe.share_embeddings and self.encoder:
+                self.decoder.embedding = self.encoder.embedding
+            _initialise(self, recipe.initial)
+
+    def features(self, view: View) -> Tensor | None:
+        """The pooled vector before the posterior's heads; None for a language model."""
+        return None if self.encoder is None or self.pooling is None else self.pooling(self.encoder(view))
+
+    def sites(
+        self,
+        features_BH: Tensor | None,
+        noise: Noise,
+        samples: int,
+        proposal: Callable[[Distribution], Distribution] = lambda q: q,
+    ) -> dict[str, Site]:
+        """q(z | x), p(z) and samples, site by site; empty for a language model, which has no features either.
+
+        The samples come from `proposal(q)`, which then stands for q: estimators replace posteriors without a density.
+        """
+        sites: dict[str, Site] = {}
+        if self.posterior is None or self.prior is None:
+            return sites
+        drawn: dict[str, Tensor] = {}
+        for name in self.posterior.distributions:
+            q = proposal(self.posterior(name, features_BH, drawn))
+            drawn[name] = draw(q, noise, name, samples)
+            sites[name] = Site(q, self.prior(name, drawn), drawn[name])
+        return sites
+
+    def decode(self, batch: Batch, sites: dict[str, Site], noise: Noise) -> Pass:
+        """log p(x | z) of a batch at the sampled codes."""
+        z_SBZ = sites["z"].value_SBZ if sites else None
+        return Pass(batch, sites, self.decoder(z_SBZ, batch.decoder, noise))
+
+    def forward(self, batch: Batch, noise: Noise, samples: int = 1) -> Pass:
+        return self.decode(batch, self.sites(self.features(batch.encoder), noise, samples), noise)
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Trainable numbers per part; a shared one counts for the part that comes first."""
+        counts: dict[str, int] = {}
+        for name, parameter in self.named_parameters():
+            part = name.split(".")[0]
+            counts[part] = counts.get(part, 0) + parameter.numel()
+        return counts
+
+
+def _initialise(model: nn.Module, initial: Initial) -> None:
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    for name, parameter in model.named_parameters():
+        if id(parameter) in embeddings:
+            nn.init.uniform_(parameter, -initial.embeddings, initial.embeddings)
+        elif initial.weights is not None:
+            nn.init.uniform_(parameter, -initial.weights, initial.weights)
+        elif name.startswith("decoder.output"):  # a bare parameter: PyTorch has no rule of its own for it
+            bound = 1 / math.sqrt(parameter.shape[-1])
+            nn.init.uniform_(parameter, -bound, bound)

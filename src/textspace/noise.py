@@ -1,0 +1,95 @@
+"""Random numbers keyed by what they are for, not drawn from a shared stream.
+
+A number depends on (seed, step, stream name, sentence, sample, element) and on nothing else. So results do not depend
+on batch size, on the number of processes, on how often one validates, or on how many numbers somebody else drew; and
+a killed run continues with the very numbers it would have used.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import torch
+from torch import Tensor
+
+__all__ = ["Noise", "seed_of"]
+
+# SplitMix64 (Steele, Lea and Flood 2014), in two's complement since torch has no arithmetic on uint64.
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_FIRST = 0xBF58476D1CE4E5B9 - 2**64
+_SECOND = 0x94D049BB133111EB - 2**64
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed that depends on all the parts.
+
+    >>> seed_of(1, "plan", 3) == seed_of(1, "plan", 3), seed_of(1, "plan", 3) == seed_of(1, "plan", 4)
+    (True, False)
+    """
+    digest = blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one forward pass over the sentences `rows_B`.
+
+    Args:
+        seed: of the run, or of the evaluation.
+        step: the optimisation step; evaluation uses one fixed value.
+        rows_B: each sentence's position in the data.
+        first_sample: number of the first sample, so that samples can be drawn in chunks.
+
+    >>> rows = torch.tensor([5, 9])
+    >>> both = Noise(seed=1, step=0, rows_B=rows).normal("z", (3,), samples=4)
+    >>> alone = Noise(seed=1, step=0, rows_B=rows[1:]).normal("z", (3,), samples=4)
+    >>> torch.equal(both[:, 1:], alone)
+    True
+    """
+
+    seed: int
+    step: int
+    rows_B: Tensor
+    first_sample: int = 0
+
+    def after(self, samples: int) -> Noise:
+        """The noise of the samples that follow the first `samples`."""
+        return replace(self, first_sample=self.first_sample + samples)
+
+    def normal(self, stream: str, shape: tuple[int, ...], samples: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Standard normal numbers of shape (samples, sentences, *shape)."""
+        return torch.special.ndtri(self.uniform(stream, shape, samples)).to(dtype or torch.get_default_dtype())
+
+    def uniform(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
+        """Numbers strictly between 0 and 1, in float64, of shape (samples, sentences, *shape)."""
+        bits = self._bits(stream, shape, samples)
+        return _shifted(bits, 11).to(torch.float64).add_(0.5).mul_(2.0**-53)
+
+    def keep(self, stream: str, shape: tuple[int, ...], samples: int, drop: float) -> Tensor:
+        """True with probability 1 - drop, of shape (samples, sentences, *shape)."""
+        threshold = min(max(round(drop * 2.0**64) - 2**63, -(2**63)), 2**63 - 1)
+        return self._bits(stream, shape, samples) >= threshold
+
+    def _bits(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
+        # Elements are numbered with the last axis fastest: more padding adds numbers at the end of a sentence's
+        # sequence and changes none before it.
+        device = self.rows_B.device
+        sample_S1 = torch.arange(self.first_sample, self.first_sample + samples, device=device)[:, None]
+        key = seed_of(self.seed, self.step, stream)
+        row_SB = _mixed(_mixed(self.rows_B[None, :] * _GOLDEN + key) + sample_S1 * _GOLDEN)
+        element_E = torch.arange(1, math.prod(shape) + 1, device=device) * _GOLDEN
+        return _mixed(row_SB[:, :, None] + element_E).view(samples, len(self.rows_B), *shape)
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser; x is overwritten."""
+    x = x.bitwise_xor_(_shifted(x, 30)).mul_(_FIRST)
+    x = x.bitwise_xor_(_shifted(x, 27)).mul_(_SECOND)
+    return x.bitwise_xor_(_shifted(x, 31))
+
+
+def _shifted(x: Tensor, by: int) -> Tensor:
+    """Shift right, filling with zeros (torch fills with the sign)."""
+    return (x >> by).bitwise_and_((1 << (64 - by)) - 1)

@@ -1,0 +1,103 @@
+"""Options by path (`latent.dim=64`), and validation mistakes told in one sentence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from textspace.errors import TextspaceError, nearest
+
+__all__ = ["changed", "parsed", "paths", "sentence"]
+
+
+def parsed(settings: Iterable[str]) -> dict[str, Any]:
+    """Settings written `path=value`, the value in JSON or plain text.
+
+    >>> parsed(["latent.dim=64", "training.plateau=paper"])
+    {'latent.dim': 64, 'training.plateau': 'paper'}
+    """
+    changes = {}
+    for setting in settings:
+        path, equals, written = setting.partition("=")
+        if not equals:
+            raise TextspaceError(f"setting {setting!r} has no '=': write it as path=value, e.g. latent.dim=64")
+        try:
+            changes[path.strip()] = json.loads(written)
+        except json.JSONDecodeError:
+            changes[path.strip()] = written
+    return changes
+
+
+def changed(config: BaseModel, changes: dict[str, Any]) -> dict[str, Any]:
+    """The config as plain data, with the options at some paths replaced."""
+    known = paths(type(config))
+    data = config.model_dump(mode="json")
+    for path, value in changes.items():
+        if path not in known:
+            raise TextspaceError(_unknown(path, type(config)))
+        *parents, last = path.split(".")
+        here = data
+        for name in parents:
+            if not isinstance(here[name], dict):
+                here[name] = {}  # a number where a schedule may stand, or an absent part: start from the defaults
+            here = here[name]
+        if last == "kind" and value in known[path]:
+            kept = known[path][value]
+            for name in here.keys() - kept:
+                del here[name]
+        here[last] = value
+    return data
+
+
+@cache
+def paths(config: type[BaseModel]) -> dict[str, dict[str, frozenset[str]]]:
+    """Every option's path; for the path of a `kind`, also which options each kind has."""
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for name, field in config.model_fields.items():
+        kinds = found.setdefault(name, {})
+        if name == "kind":
+            kinds |= {kind: frozenset(config.model_fields) for kind in get_args(field.annotation)}
+        for part in _configs_in(field.annotation):
+            for path, part_kinds in paths(part).items():
+                found.setdefault(f"{name}.{path}", {}).update(part_kinds)
+    return found
+
+
+def _configs_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [config for argument in get_args(annotation) for config in _configs_in(argument)]
+
+
+def _unknown(path: str, config: type[BaseModel]) -> str:
+    known = paths(config)
+    leaves = [other for other in known if not any(longer.startswith(other + ".") for longer in known)]
+    return f"recipe has no option {path!r}; {nearest(path, leaves)}"
+
+
+def sentence(error: ValidationError, config: type[BaseModel]) -> str:
+    """The first mistake in plain words."""
+    first = error.errors()[0]
+    # pydantic names the branch of a union too ('objective', 'elbo', 'kl_weight'), which users never wrote.
+    fields = {name for path in paths(config) for name in path.split(".")}
+    where = ".".join(str(part) for part in first["loc"] if part in fields)
+    match first["type"]:
+        case "extra_forbidden":
+            *parents, last = first["loc"]
+            return _unknown(".".join([str(part) for part in parents if part in fields] + [str(last)]), config)
+        case "union_tag_invalid":
+            given = str(first["ctx"]["tag"])
+            tags = first["ctx"]["expected_tags"].replace("'", "").split(", ")
+            return f"{where}.kind has no choice {given!r}; {nearest(given, tags)}"
+        case "value_error":
+            told = str(first["ctx"]["error"])
+            return f"{where}: {told}" if where else told
+        case _:
+            given = json.dumps(first["input"], default=str)
+            shown = given if len(given) <= 60 else given[:57] + "..."
+            message = first["msg"]
+            return f"{where or 'the recipe'} is {shown}, but {message[0].lower()}{message[1:]}"

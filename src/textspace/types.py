@@ -1,0 +1,207 @@
+"""What flows through the model: batches in, passes through, terms and estimates out.
+
+Shape suffixes used everywhere: S samples, B sentences, T token positions, Z latent dimensions, V vocabulary,
+H hidden units, E embedding units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, kl_divergence
+
+from textspace.distributions import closed_kl
+
+__all__ = ["Batch", "Bound", "EndToken", "Estimate", "Pass", "Site", "Term", "Terms", "View"]
+
+EndToken = Literal["included", "dropped"]
+"""Whether a likelihood counts the end token; "dropped" leaves that one term out and nothing else."""
+
+Bound = Literal["exact", "upper", "lower", "none"]
+"""On which side of the truth an estimate lies in expectation; "none" where there is no truth to bound."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Token ids of some sentences, padded at the end: start token, words, end token, padding.
+
+    `lengths_B` counts start, words and end, and stays on the CPU (packing needs it there, and asking the GPU would
+    make the step wait).
+    """
+
+    ids_BT: Tensor
+    lengths_B: Tensor
+
+    @cached_property
+    def mask_BT(self) -> Tensor:
+        """True at real tokens, start and end included."""
+        lengths_B = self.lengths_B.to(self.ids_BT.device, non_blocking=True)
+        return torch.arange(self.ids_BT.shape[1], device=self.ids_BT.device) < lengths_B[:, None]
+
+    def reversed(self) -> View:
+        """The words in reverse order; start token, end token and padding stay where they are."""
+        lengths_B1 = self.lengths_B.to(self.ids_BT.device, non_blocking=True)[:, None]
+        at_T = torch.arange(self.ids_BT.shape[1], device=self.ids_BT.device)
+        is_word_BT = (at_T > 0) & (at_T < lengths_B1 - 1)
+        return replace(self, ids_BT=self.ids_BT.gather(1, torch.where(is_word_BT, lengths_B1 - 1 - at_T, at_T)))
+
+    def to(self, device: torch.device | str) -> View:
+        return replace(self, ids_BT=self.ids_BT.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences as the encoder sees them and as the decoder must produce them; one object when the two are equal.
+
+    `rows_B` is each sentence's position in its split: noise is keyed by it, so that results do not depend on how
+    sentences were batched.
+    """
+
+    encoder: View
+    decoder: View
+    rows_B: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows_B)
+
+    def to(self, device: torch.device | str) -> Batch:
+        encoder = self.encoder.to(device)
+        decoder = encoder if self.decoder is self.encoder else self.decoder.to(device)
+        return Batch(encoder, decoder, self.rows_B.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True)
+class Site:
+    """One latent variable of a pass: its posterior given x, its prior, and the samples drawn from the posterior.
+
+    Factorised distributions keep their latent axes in `batch_shape`; they are summed here and nowhere else.
+    """
+
+    q: Distribution
+    p: Distribution
+    value_SBZ: Tensor
+
+    @cached_property
+    def log_q_SB(self) -> Tensor:
+        return _over_latent_axes(self.q.log_prob(self.value_SBZ))
+
+    @cached_property
+    def log_p_SB(self) -> Tensor:
+        return _over_latent_axes(self.p.log_prob(self.value_SBZ))
+
+    @property
+    def kl_form(self) -> Literal["closed", "sampled"]:
+        return "closed" if closed_kl(type(self.q), type(self.p)) else "sampled"
+
+    @cached_property
+    def kl_BZ(self) -> Tensor:
+        """KL(q || p) per sentence and latent dimension: closed where there is a formula, else the mean of
+        log q - log p over the samples."""
+        if self.kl_form == "closed":
+            return kl_divergence(self.q, self.p)
+        return (self.q.log_prob(self.value_SBZ) - self.p.log_prob(self.value_SBZ)).mean(0)
+
+    @cached_property
+    def kl_B(self) -> Tensor:
+        return self.kl_BZ.flatten(1).sum(1)
+
+
+def _over_latent_axes(x_SBZ: Tensor) -> Tensor:
+    return x_SBZ.flatten(2).sum(2)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass: everything an objective or an estimator may read. Densities and KL are computed when asked for.
+
+    `sites` is empty for a language model: its KL is absent, not zero. `token_log_px_SBT` holds log p(x_t | x_<t, z)
+    of the tokens after the start token; entries at padding mean nothing, so read `log_px_SBT`.
+    """
+
+    batch: Batch
+    sites: dict[str, Site]
+    token_log_px_SBT: Tensor
+
+    @cached_property
+    def log_px_SBT(self) -> Tensor:
+        """Per token, zero at padding."""
+        return self.token_log_px_SBT.where(self.batch.decoder.mask_BT[:, 1:], 0.0)
+
+    @cached_property
+    def log_px_SB(self) -> Tensor:
+        """log p(x | z), the end token included."""
+        return self.log_px_SBT.sum(2)
+
+    def log_px_without_end_SB(self) -> Tensor:
+        """log p(x | z) less the end token's term."""
+        last_B = (self.batch.decoder.lengths_B - 2).to(self.log_px_SBT.device, non_blocking=True)
+        end_SB1 = self.log_px_SBT.gather(2, last_B[None, :, None].expand(len(self.log_px_SBT), -1, 1))
+        return self.log_px_SB - end_SB1.squeeze(2)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One unweighted part of a loss: a value per sentence, or one per batch; `how` says how a KL was computed."""
+
+    values: Tensor
+    per: Literal["sentence", "batch"] = "sentence"
+    how: Literal["closed", "sampled"] | None = None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What an objective returns: unweighted terms, and the weights that only `loss` applies.
+
+    A term without a weight is a monitor: shown and logged, never optimised.
+    """
+
+    terms: dict[str, Term]
+    weights: dict[str, float]
+
+    def means(self, sentences: int) -> dict[str, Tensor]:
+        """Each term's share of its mean over the `sentences` of the global batch, of which we may hold a part."""
+        return {
+            name: term.values.sum() / sentences if term.per == "sentence" else term.values
+            for name, term in self.terms.items()
+        }
+
+    def loss(self, means: dict[str, Tensor]) -> Tensor:
+        return torch.stack([weight * means[name] for name, weight in self.weights.items()]).sum()
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A reported number with all that is needed to compare it with another.
+
+    Args:
+        name: what it is, in words that say which bound it is.
+        value: the number itself.
+        stderr: standard error over sentences; None where there is none.
+        n: how many sentences it rests on.
+        bound: on which side of the truth it lies in expectation.
+        better: the direction of improvement.
+        settings: samples, seed, end-token policy, normalisation and the like.
+    """
+
+    name: str
+    value: float
+    stderr: float | None
+    n: int
+    bound: Bound
+    better: Literal["lower", "higher"] | None
+    settings: dict[str, str | int | float | bool | None]
+
+    def to_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """
+        >>> print(Estimate("NLL", 101.234, 0.5, 3761, "upper", "lower", {}))
+        101.23 ± 0.50
+        """
+        error = "" if self.stderr is None else f" ± {self.stderr:.2f}"
+        return f"{self.value:.2f}{error}"
