@@ -1,0 +1,1 @@
+"""The training loop, update rules, checkpoints and logs."""

@@ -1,0 +1,154 @@
+"""From a source of text to a trained space in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import textspace
+from textspace.config import Recipe
+from textspace.data.corpus import Corpus, open_corpus
+from textspace.data.encoded import EncodedCorpus, encode_corpus
+from textspace.data.sources import ReadOptions
+from textspace.data.tokenizers import Tokenizer, train_tokenizer
+from textspace.errors import TextspaceError
+from textspace.evaluate.likelihood import likelihood
+from textspace.model import Model
+from textspace.noise import seed_of
+from textspace.recipes import recipe as recipe_named
+from textspace.train import checkpoints
+from textspace.train.curves import draw_curves
+from textspace.train.loop import Trained, Trainer
+from textspace.train.processes import Processes
+
+__all__ = ["Prepared", "cache_folder", "prepare", "train"]
+
+
+def cache_folder() -> Path:
+    """Where encoded corpora are kept: TEXTSPACE_CACHE, else the user's cache folder."""
+    chosen = os.environ.get("TEXTSPACE_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(chosen) if chosen else Path(home) / "textspace"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Text made ready for a recipe."""
+
+    tokenizer: Tokenizer
+    encoded: EncodedCorpus
+    corpus: Corpus
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the splits that decide the weights."""
+        return "/".join(self.encoded.splits[name].fingerprint for name in ("train", "valid"))
+
+
+def prepare(corpus: Corpus, recipe: Recipe, *, tokenizer: Tokenizer | None = None, progress: bool = False) -> Prepared:
+    """Train the recipe's tokenizer on the training split (unless one is given) and encode every split."""
+    if tokenizer is None:
+        if "train" not in corpus.splits:
+            raise TextspaceError(f"{corpus.name} has no training split: name a file 'train' or give a single file")
+        texts = (record.text for record in corpus.splits["train"])
+        tokenizer = train_tokenizer(recipe.text.tokenizer, texts, progress=progress)
+    encoded = encode_corpus(
+        corpus,
+        tokenizer,
+        cache=cache_folder(),
+        max_tokens=recipe.text.max_tokens,
+        over_long=recipe.text.over_long,
+        progress=progress,
+    )
+    return Prepared(tokenizer, encoded, corpus)
+
+
+def train(
+    source: Any,
+    recipe: Recipe | str = "vae",
+    out: Path | str = "space",
+    *,
+    options: ReadOptions | None = None,
+    resume: bool = False,
+    device: str | None = None,
+    silent: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Trained:
+    """Train a space on a source of text and leave it in a folder.
+
+    Args:
+        source: a file, folder or glob, `-`, `builtin`, or what else `open_corpus` takes; or a `Corpus`.
+        recipe: a recipe, or the name of one.
+        out: the folder.
+        options: how to read the source.
+        resume: continue the run in `out` from its last checkpoint.
+        device: "cpu" or "cuda"; by default the GPU where there is one.
+        silent: no progress display.
+        say: takes each line about the data and the result.
+
+    Returns:
+        How the run ended. The folder holds `recipe.json`, `tokenizer.json`, `model.safetensors` (the best weights),
+        `metrics.json`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`.
+    """
+    recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
+    options = options or ReadOptions()
+    folder = Path(out)
+    if not resume and checkpoints.newest(folder) is not None:
+        raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
+    processes = Processes(device)
+    corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
+    known = Tokenizer.load(folder / "tokenizer.json") if resume else None
+    if processes.first:  # the others find the cache filled
+        prepared = prepare(corpus, recipe, tokenizer=known, progress=not silent)
+        for line in corpus.report.lines():
+            say(line)
+        if not resume:
+            checkpoints.write_file(folder / "recipe.json", recipe.to_json().encode())
+            prepared.tokenizer.save(folder / "tokenizer.json")
+    processes.wait()
+    if not processes.first:
+        prepared = prepare(corpus, recipe, tokenizer=Tokenizer.load(folder / "tokenizer.json"))
+    splits = prepared.encoded.splits
+    for needed in ("train", "valid"):
+        if needed not in splits or not len(splits[needed]):
+            raise TextspaceError(f"{corpus.name} has no sentences to {_PURPOSE[needed]}: give a source with more text")
+
+    model = Model(recipe, len(prepared.tokenizer))
+    trainer = Trainer(
+        recipe,
+        model,
+        splits["train"],
+        splits["valid"],
+        folder,
+        data=prepared.fingerprint,
+        processes=processes,
+        mixing=options.mixing,
+        silent=silent,
+    )
+    if resume:
+        trainer.resume()
+    trained = trainer.run()
+    if processes.first:
+        checkpoints.write_file(folder / "model.safetensors", trainer.best_weights)
+        metrics = {
+            "textspace": textspace.__version__,
+            "source": corpus.name,
+            "trained": asdict(trained),
+            "parameters": model.parameter_counts(),
+            "report": corpus.report.lines(),
+        }
+        for name in ("valid", "test"):
+            if name in splits and len(splits[name]):
+                measured = likelihood(model, splits[name], seed=seed_of(recipe.training.seed, "validation"))
+                metrics[name] = {key: estimate.to_dict() for key, estimate in measured.estimates().items()}
+        checkpoints.write_file(folder / "metrics.json", json.dumps(metrics, indent=1).encode())
+        draw_curves(folder)
+    processes.wait()
+    return trained
+
+
+_PURPOSE = {"train": "train on", "valid": "validate on"}

@@ -1,0 +1,153 @@
+"""What a run writes down and shows: a line of JSON per step; a progress bar, or plain lines without a terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from textspace.errors import TextspaceError
+from textspace.train.updates import Step
+
+__all__ = ["Display", "StepLog", "records"]
+
+FETCH_EVERY = 20
+"""Steps between two fetches of numbers from the device."""
+
+
+class StepLog:
+    """`steps.jsonl`: one line per optimisation step, and one per validation, in order, without gap or repetition.
+
+    Numbers of steps are held on the device and fetched together; `flush` writes them.
+    """
+
+    def __init__(self, path: Path, keep_bytes: int) -> None:
+        """Continue the file after its first `keep_bytes`: what a killed run wrote past its checkpoint goes."""
+        self.path = path
+        self._held: list[tuple[dict[str, Any], Step]] = []
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(path, "ab")  # noqa: SIM115 (closed by close)
+            if self._file.tell() < keep_bytes:
+                raise TextspaceError(f"{path} is shorter than the checkpoint says: it was changed; train anew")
+            self._file.truncate(keep_bytes)
+            self._file.seek(keep_bytes)
+        except OSError as error:
+            raise TextspaceError(f"cannot write {path}: {error.strerror or error}") from None
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.tell()
+
+    @property
+    def full(self) -> bool:
+        return len(self._held) >= FETCH_EVERY
+
+    def hold(self, facts: dict[str, Any], step: Step) -> None:
+        self._held.append((facts, step))
+
+    def flush(self) -> list[dict[str, Any]]:
+        """Fetch and write what is held; raises at the first step that was not finite, having written those before."""
+        if not self._held:
+            return []
+        fetched = torch.stack([step.values for _, step in self._held]).tolist()
+        held, self._held = self._held, []
+        written = []
+        for (facts, step), values in zip(held, fetched, strict=True):
+            bad = [name for name, value in zip(step.names, values, strict=True) if not math.isfinite(value)]
+            if bad:
+                # the loss is bad because a term is: name the term
+                name = next((name for name in bad if name != "loss"), "loss")
+                raise NotFiniteError(facts["step"], name, values[step.names.index(name)])
+            line = facts | dict(zip(step.names, values, strict=True)) | {"weights": step.weights}
+            line |= {"sentences": step.sentences, "tokens": step.tokens}
+            self.write(line)
+            written.append(line)
+        return written
+
+    def write(self, line: dict[str, Any]) -> None:
+        try:
+            self._file.write(json.dumps(line).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise TextspaceError(f"could not write {self.path}: {error.strerror or error}; free some space") from None
+
+    def close(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+class NotFiniteError(Exception):
+    """A step whose loss or gradient was not finite."""
+
+    def __init__(self, step: int, term: str, value: float) -> None:
+        super().__init__(f"at step {step} the {term} became {value}")
+
+
+def records(path: Path, event: str) -> Iterator[dict[str, Any]]:
+    """The lines of `steps.jsonl` of one kind: "step" or "validation"."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if (record := json.loads(line))["event"] == event:
+                yield record
+
+
+class Display:
+    """The run as it goes: a bar in a terminal, a line now and then elsewhere, nothing when silent."""
+
+    PLAIN_EVERY = 15.0
+    """Seconds between plain lines."""
+
+    def __init__(self, epochs: int, silent: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=silent)
+        self.epochs = epochs
+        self._seen = time.monotonic()
+        self._tokens = 0
+        self._bar: Progress | None = None
+        if self.console.is_terminal and not silent:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=30),
+                TextColumn("{task.fields[numbers]}"),
+                TimeRemainingColumn(),
+                TextColumn("left at most"),
+                console=self.console,
+            )
+            self._task = self._bar.add_task("training", total=epochs, numbers="")
+            self._bar.start()
+
+    def steps(self, lines: list[dict[str, Any]]) -> None:
+        """Show the newest of some steps."""
+        if not lines:
+            return
+        self._tokens += sum(line["tokens"] for line in lines)
+        now = time.monotonic()
+        if self._bar is None and now - self._seen < self.PLAIN_EVERY:
+            return
+        speed = self._tokens / max(now - self._seen, 1e-9)
+        self._seen, self._tokens = now, 0
+        line = lines[-1]
+        terms = [name for name in line if name in line["weights"] or name == "loss"]
+        numbers = "  ".join(f"{name} {line[name]:.2f}" for name in terms) + f"  {speed:,.0f} tokens/s"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=line["epoch"], numbers=numbers)
+            self._bar.update(self._task, description=f"epoch {int(line['epoch']) + 1}/{self.epochs}")
+        else:
+            self.say(f"step {line['step']}  epoch {line['epoch']:.2f}  {numbers}")
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()

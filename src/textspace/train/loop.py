@@ -1,0 +1,327 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from textspace.config import Recipe
+from textspace.data.encoded import EncodedSplit
+from textspace.errors import TextspaceError
+from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.model import Model
+from textspace.noise import seed_of
+from textspace.objectives import build_objective
+from textspace.schedules import Progress, schedule
+from textspace.train import checkpoints
+from textspace.train.log import Display, NotFiniteError, StepLog
+from textspace.train.processes import Processes
+from textspace.train.selection import CRITERIA, Selection
+from textspace.train.stream import BatchStream
+from textspace.train.updates import JointUpdate, build_optimizer
+
+__all__ = ["Interrupted", "Trained", "Trainer"]
+
+
+class Interrupted(Exception):  # noqa: N818 (not an error: the user asked for it)
+    """Training was asked to stop and has saved its state; the message says how to go on."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a run ended."""
+
+    steps: int
+    epochs: int
+    seconds: float
+    """Wall time of all training up to the stop, resumed parts included."""
+    best: float
+    """Lowest value of the criterion."""
+    best_step: int
+    criterion: str
+    stopped: str
+    """Why it ended."""
+    parameters: int
+    encoder_updates: int
+    decoder_updates: int
+
+
+class Trainer:
+    """Trains a model on one split and selects its weights on another.
+
+    Args:
+        recipe: with the objective and all training settings.
+        model: its weights are moved in place, and are the best ones when `run` returns.
+        train: sentences to learn from.
+        valid: sentences to select on.
+        folder: where checkpoints, `steps.jsonl` and `model.safetensors` (the best weights so far) go.
+        data: fingerprint of the data, stored to refuse resuming on other data.
+        processes: the device and the other processes.
+        mixing: how several sources share an epoch.
+        silent: show nothing.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: Model,
+        train: EncodedSplit,
+        valid: EncodedSplit,
+        folder: Path,
+        *,
+        data: str = "",
+        processes: Processes | None = None,
+        mixing: str = "all",
+        silent: bool = False,
+    ) -> None:
+        self.recipe, self.training = recipe, recipe.training
+        self.processes = processes or Processes()
+        if self.training.precision == "bf16" and self.processes.device.type == "cpu":
+            raise TextspaceError("training.precision=bf16 is for the GPU and this run is on the CPU: use fp32")
+        self.model = model.to(self.processes.device)
+        self.valid, self.folder, self.data = valid, folder, data
+        self.silent = silent or not self.processes.first
+
+        self.stream = BatchStream(
+            train,
+            self.training.batch,
+            seed=seed_of(self.training.seed, "batches"),
+            mixing=mixing,
+            rank=self.processes.rank,
+            processes=self.processes.count,
+        )
+        self.objective = build_objective(recipe, model)
+        self.optimizer = build_optimizer(self.training.optimizer, model)
+        self.rate_schedule = schedule(self.training.optimizer.schedule)
+        self.update = JointUpdate(model, self.objective, self.optimizer, self.training, self.processes)
+        self.selection = Selection()
+        self.best_weights = {name: tensor.clone() for name, tensor in checkpoints.weights(model).items()}
+        self.ended: str | None = None
+        """Why the selection rules ended the run."""
+        self.step = 0
+        self.seconds = 0.0
+        self._log_bytes = 0
+        self._stop_asked = False
+
+    def run(self) -> Trained:
+        """Train to the end; afterwards the model holds its best weights."""
+        self.display = Display(self.training.epochs, self.silent)
+        self.log = StepLog(self._path("steps.jsonl"), self._log_bytes)
+        began = time.monotonic() - self.seconds
+        stopped = self._finished()
+        try:
+            with self._stop_on_signals():
+                while stopped is None:
+                    progress = Progress(self.step, self.stream.position)
+                    rate = self.rate(progress)
+                    step = self.update(self.stream.next_batch, progress, rate)
+                    self.step += 1
+                    facts = {"event": "step", "step": self.step, "epoch": self.stream.position, "lr": rate}
+                    self.log.hold(facts, step)
+                    interrupted = self.processes.count == 1 and self._stop_asked
+                    if self.log.full:
+                        self.display.steps(self.log.flush())
+                        interrupted = self.processes.any(self._stop_asked)
+                    self.seconds = time.monotonic() - began
+
+                    if self.stream.at_epoch_end:
+                        self._end_epoch()
+                    elif self._due(self.training.validate_every):
+                        self._validate()
+                    stopped = self._finished()
+                    if interrupted or stopped or self.stream.at_epoch_end or self._due(self.training.checkpoint_every):
+                        self.save()
+                    if interrupted and not stopped:
+                        raise Interrupted(f"stopped at step {self.step}; resume with --resume --out {self.folder}")
+            if not self.stream.at_epoch_end:
+                self._end_epoch()  # after the checkpoint: who resumes with more steps sees no trace of it
+        except NotFiniteError as error:
+            last = checkpoints.newest(self.folder)
+            raise TextspaceError(
+                f"{error}; no weight was changed by it and training stopped: the last good checkpoint is "
+                f"{last or 'none yet'}; try a lower training.optimizer.lr or training.clip"
+            ) from None
+        finally:
+            self.display.close()
+            self.log.close()
+        checkpoints.load_weights(self.model, self.best_weights, "memory")
+        return self._summary(stopped)
+
+    def rate(self, progress: Progress) -> float:
+        """The learning rate now: base, schedule, decays."""
+        return self.training.optimizer.lr * self.rate_schedule(progress) * self.selection.rate(self.training)
+
+    def _due(self, every: int | None) -> bool:
+        return every is not None and self.step % every == 0
+
+    def _finished(self) -> str | None:
+        if self.ended:
+            return self.ended
+        if self.training.steps is not None and self.step >= self.training.steps:
+            return f"{self.training.steps} steps done"
+        if self.stream.epoch + self.stream.at_epoch_end >= self.training.epochs:
+            return f"{self.training.epochs} epochs done"
+        return None
+
+    def _end_epoch(self) -> None:
+        """Validate, and do what the selection rules say."""
+        measured = self._validate()
+        epoch = self.stream.epoch + 1
+        verdict = self.selection.judge(self._criterion(measured), epoch, self.training)
+        if verdict.improved:
+            self.selection.best_step = self.step
+            for name, tensor in checkpoints.weights(self.model).items():
+                self.best_weights[name].copy_(tensor)
+            if self.processes.first:
+                checkpoints.write_file(self._path("model.safetensors"), self.best_weights)
+        if verdict.reload_best:
+            checkpoints.load_weights(self.model, self.best_weights, "memory")
+            self.optimizer.state.clear()
+        self.ended = verdict.stop
+
+    def _criterion(self, measured: Likelihood) -> float:
+        elbo_N = measured.elbo_N if self.training.criterion == "elbo" else None
+        return float((measured.reconstruction_N if elbo_N is None else elbo_N).mean())
+
+    def _validate(self) -> Likelihood:
+        """Likelihoods of the validation split, with noise of its own that is the same every time."""
+        self.display.steps(self.log.flush())  # also makes sure that no step so far was not finite
+        share = (self.processes.rank, self.processes.count)
+        measured = likelihood(self.model, self.valid, seed=seed_of(self.training.seed, "validation"), share=share)
+        measured = measured.summed_with(self.processes.sum)
+        numbers = {name: estimate.value for name, estimate in measured.estimates().items()}
+        facts = {
+            "event": "validation",
+            "step": self.step,
+            "epoch": self.stream.position,
+            "seconds": self.seconds,
+        }
+        self.log.write(facts | numbers)
+        shown = "  ".join(f"{name} {numbers[name]:.2f}" for name in ("elbo", "reconstruction", "kl") if name in numbers)
+        rate = self.rate(Progress(self.step, self.stream.position))
+        self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  (learning rate {rate:g})")
+        return measured
+
+    # State
+
+    def save(self) -> Path | None:
+        """Write a checkpoint from which `resume` continues bit for bit."""
+        self.display.steps(self.log.flush())
+        if not self.processes.first:
+            return None
+        tensors = {
+            "model": checkpoints.weights(self.model),
+            "best": self.best_weights,
+            "optimizer": checkpoints.optimizer_tensors(self.optimizer, self.model),
+            "random": _random_states(),
+        }
+        state = {
+            "epoch": self.stream.epoch,
+            "index": self.stream.index,
+            "selection": self.selection.to_dict(),
+            "ended": self.ended,
+            "seconds": self.seconds,
+            "log_bytes": self.log.size,
+            "recipe": json.loads(self.recipe.to_json()),
+            "data": self.data,
+            "processes": self.processes.count,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+        return checkpoints.write(self.folder, self.step, tensors, state)
+
+    def resume(self) -> None:
+        """Continue from the last checkpoint in the folder."""
+        found = checkpoints.read(self.folder)
+        state = found.state
+        if state["data"] != self.data:
+            raise TextspaceError(f"{found.folder} was trained on other text: resume with the same source and options")
+        stored = Recipe.parse(state["recipe"])
+        if _weight_relevant(stored) != _weight_relevant(self.recipe):
+            raise TextspaceError(f"{found.folder} was trained with another recipe: resume with the same settings")
+        for what, now in [("threads", torch.get_num_threads()), ("torch", torch.__version__)]:
+            if state[what] != now:
+                warnings.warn(
+                    f"the checkpoint was written with {what} = {state[what]} and this run has {now}: "
+                    "the result will be equal to rounding, not bit for bit",
+                    stacklevel=2,
+                )
+        checkpoints.load_weights(self.model, found.tensors["model"], str(found.folder))
+        checkpoints.load_optimizer(self.optimizer, self.model, found.tensors["optimizer"])
+        for name, tensor in found.tensors["best"].items():
+            self.best_weights[name].copy_(tensor)
+        _set_random_states(found.tensors["random"])
+        self.step = state["step"]
+        self.stream.move_to(state["epoch"], state["index"])
+        self.selection = Selection(**state["selection"])
+        self.ended = state["ended"]
+        self.seconds = state["seconds"]
+        self._log_bytes = state["log_bytes"]
+
+    def _path(self, name: str) -> Path:
+        """Where the first process writes; the others write the same into hidden files nobody reads."""
+        return self.folder / (name if self.processes.first else f".process-{self.processes.rank}-{name}")
+
+    def _summary(self, stopped: str) -> Trained:
+        return Trained(
+            steps=self.step,
+            epochs=self.stream.epoch + self.stream.at_epoch_end,
+            seconds=self.seconds,
+            best=self.selection.best,
+            best_step=self.selection.best_step,
+            criterion=CRITERIA[self.training.criterion],
+            stopped=stopped,
+            parameters=sum(self.model.parameter_counts().values()),
+            encoder_updates=self.step if self.model.encoder is not None else 0,
+            decoder_updates=self.step,
+        )
+
+    @contextmanager
+    def _stop_on_signals(self) -> Iterator[None]:
+        """The first Ctrl-C or SIGTERM lets the step finish and saves; the second ends at once."""
+
+        def ask(number: int, frame: Any) -> None:
+            if self._stop_asked:
+                raise KeyboardInterrupt
+            self._stop_asked = True
+            self.display.say("stopping after this step; press Ctrl-C again to stop without saving")
+
+        try:
+            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread: then nobody can send us a signal either
+            before = {}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _weight_relevant(recipe: Recipe) -> Recipe:
+    """What decides the next step; how long to go on, and how often to look, may change on resuming."""
+    free = {"epochs": 1, "steps": None, "validate_every": None, "checkpoint_every": None}
+    return recipe.but({"name": "", "about": "", "citation": ""} | {f"training.{k}": v for k, v in free.items()})
+
+
+def _random_states() -> dict[str, torch.Tensor]:
+    """Torch's own generators. Our parts draw keyed noise; parts of other libraries may use these."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states |= {f"cuda-{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return states
+
+
+def _set_random_states(states: dict[str, torch.Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    gpus = [states[name] for name in sorted(states) if name.startswith("cuda-")]
+    if gpus and len(gpus) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(gpus)

@@ -1,0 +1,65 @@
+"""The device, and the other processes of the run: what needs to know that there are several, and nothing else."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import reduce
+from torch import Tensor
+
+from textspace.errors import TextspaceError
+
+__all__ = ["Processes"]
+
+
+class Processes:
+    """One process on CPU or GPU, or several started by torchrun.
+
+    Data parallelism is one sum of gradients after backward, with losses already divided by global counts; the model is
+    never wrapped.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:1"; by default the GPU where there is one.
+    """
+
+    def __init__(self, device: str | None = None) -> None:
+        if device is not None and device.startswith("cuda") and not torch.cuda.is_available():
+            raise TextspaceError(f"device {device!r} was asked for, but PyTorch sees no GPU here: use --device cpu")
+        self._state = PartialState(cpu=device == "cpu")
+        self.rank: int = self._state.process_index
+        self.count: int = self._state.num_processes
+        try:
+            self.device = torch.device(device) if device and self.count == 1 else self._state.device
+        except RuntimeError:
+            raise TextspaceError(f"there is no device {device!r}: use cpu, cuda or cuda:1") from None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and speaks."""
+        return self.rank == 0
+
+    def autocast(self, precision: str) -> AbstractContextManager[None]:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
+
+    def sum_gradients(self, parameters: list[Tensor], values: Tensor) -> Tensor:
+        """Sum the gradients over processes in place, and return the sum of `values`, in one exchange."""
+        if self.count == 1:
+            return values
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        together = self.sum(torch.cat([values, *(gradient.flatten() for gradient in gradients)]))
+        values, *parts = together.split([len(values), *(gradient.numel() for gradient in gradients)])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+        return values
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor if self.count == 1 else reduce(tensor, "sum")
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true in any process; all must ask."""
+        return bool(self.sum(torch.tensor(float(flag), device=self.device)) > 0)
+
+    def wait(self) -> None:
+        self._state.wait_for_everyone()

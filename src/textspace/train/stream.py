@@ -1,0 +1,80 @@
+"""The order of batches in training, and this process's share of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from textspace.config import Batches
+from textspace.data.batching import Plan, make_batch, plan_batches
+from textspace.data.encoded import EncodedSplit
+from textspace.types import Batch
+
+__all__ = ["BatchStream", "Shard"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """This process's rows of one global batch, in pieces; the counts are the global batch's."""
+
+    pieces: list[Batch]
+    sentences: int
+    tokens: int
+    """Tokens to predict: words and end tokens."""
+    counts: bool
+    """False where a batch has fewer rows than there are processes: the pieces then only keep this one in step."""
+
+
+class BatchStream:
+    """Batches epoch after epoch. Its whole state is (epoch, index): the plan is a function of seed and epoch."""
+
+    def __init__(
+        self,
+        split: EncodedSplit,
+        batches: Batches,
+        *,
+        seed: int,
+        mixing: str = "all",
+        rank: int = 0,
+        processes: int = 1,
+    ) -> None:
+        self.split, self.batches, self.seed, self.mixing = split, batches, seed, mixing
+        self.rank, self.processes = rank, processes
+        self.move_to(epoch=0, index=0)
+
+    def move_to(self, epoch: int, index: int) -> None:
+        self.epoch, self.index = epoch, index
+        self.plan: Plan = plan_batches(
+            self.split.lengths,
+            size=self.batches.sentences,
+            tokens=self.batches.tokens,
+            seed=self.seed,
+            epoch=epoch,
+            sources=self.split.sources,
+            mixing=self.mixing,
+        )
+
+    @property
+    def position(self) -> float:
+        """Epochs passed, as a fraction."""
+        return self.epoch + self.index / len(self.plan)
+
+    @property
+    def at_epoch_end(self) -> bool:
+        return self.index == len(self.plan)
+
+    def next_batch(self) -> Shard:
+        if self.at_epoch_end:
+            self.move_to(self.epoch + 1, 0)
+        rows = self.plan[self.index]
+        self.index += 1
+        mine = rows[self.rank :: self.processes]
+        counts = len(mine) > 0
+        pieces = np.array_split(mine if counts else rows[:1], self.batches.pieces)
+        return Shard(
+            pieces=[make_batch(self.split, piece) for piece in pieces if len(piece)],
+            sentences=len(rows),
+            tokens=int((self.split.lengths[rows] - 1).sum()),
+            counts=counts,
+        )
