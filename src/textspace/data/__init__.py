@@ -1,0 +1,1 @@
+"""Text in: sources, corpora, tokenizers, batches."""

@@ -1,0 +1,372 @@
+"""Corpora as token ids in memory-mapped files, encoded once for each content and tokenizer."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
+
+from textspace.data.tokenizers import Tokenizer
+from textspace.errors import TextspaceError
+from textspace.progress import track
+
+__all__ = ["EncodedCorpus", "EncodedSplit", "OverLong", "encode_corpus"]
+
+OverLong = Literal["drop", "truncate"]
+
+_FORMAT = 1  # raise when the files or the meaning of an array change: older caches are then left alone
+_CHUNK_SENTENCES = 8_192
+_CHUNK_CHARACTERS = 4_000_000  # keeps memory flat when sentences are very long
+_FACTS = "facts.json"
+# One value for each sentence, but for the two arrays of contents and their offsets (one value more).
+_DTYPES: dict[str, DTypeLike] = {
+    "tokens": np.uint16,  # uint32 when the vocabulary needs it
+    "offsets": np.int64,
+    "text": np.uint8,
+    "text_offsets": np.int64,
+    "words": np.int32,
+    "chars": np.int32,
+    "labels": np.int32,
+    "sources": np.int16,
+}
+
+
+class _Record(Protocol):
+    @property
+    def text(self) -> str: ...
+    @property
+    def label(self) -> str | None: ...
+    @property
+    def source(self) -> int: ...
+
+
+class _Report(Protocol):
+    over_long: int
+
+
+class _Corpus(Protocol):
+    @property
+    def splits(self) -> Mapping[str, Iterable[_Record]]: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def report(self) -> _Report: ...
+
+
+class EncodedSplit:
+    """The sentences of one split; its arrays stay on disk and are read as they are used.
+
+    Attributes:
+        offsets: sentence `i` is `tokens[offsets[i]:offsets[i + 1]]`, without start and end.
+        words, chars: whitespace words and characters of each sentence.
+        labels: position of each sentence's label in `EncodedCorpus.labels`, -1 for none.
+        sources: number of the source each sentence came from.
+        over_long: how many sentences were dropped or truncated for having too many tokens.
+        fingerprint: of the content, the tokenizer and the options that made it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        self.fingerprint: str = facts["fingerprint"]
+        self.over_long: int = facts["over_long"]
+        arrays = {name: _open(folder / f"{name}.npy") for name in _DTYPES}
+        if facts["arrays"] != {name: [str(array.dtype), len(array)] for name, array in arrays.items()}:
+            raise ValueError("arrays other than were written")
+        self.tokens, self.offsets = arrays["tokens"], arrays["offsets"]
+        self.words, self.chars = arrays["words"], arrays["chars"]
+        self.labels, self.sources = arrays["labels"], arrays["sources"]
+        self._text, self._text_offsets = arrays["text"], arrays["text_offsets"]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each sentence, start and end included."""
+        return np.diff(self.offsets).astype(np.int32) + 2
+
+    def ids(self, row: int) -> NDArray[np.unsignedinteger]:
+        """Token ids of one sentence, without start and end."""
+        row = self._row(row)
+        return self.tokens[self.offsets[row] : self.offsets[row + 1]]
+
+    def text(self, row: int) -> str:
+        """One sentence as it was read (of a truncated one: the part that its tokens stand for)."""
+        row = self._row(row)
+        return self._text[self._text_offsets[row] : self._text_offsets[row + 1]].tobytes().decode()
+
+    def gather(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+        """Token ids of many sentences end to end, and how many each one has."""
+        starts_B = self.offsets[rows]
+        counts_B = self.offsets[rows + 1] - starts_B
+        ends_B = counts_B.cumsum()  # in the result
+        shifts_B = starts_B - ends_B + counts_B
+        positions = np.arange(ends_B[-1] if len(rows) else 0) + shifts_B.repeat(counts_B)
+        return self.tokens[positions], counts_B
+
+    def _row(self, row: int) -> int:
+        if not 0 <= row < len(self):
+            raise IndexError(f"sentence {row} of {len(self)}")
+        return int(row)
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """The encoded splits of a corpus and the names of its labels."""
+
+    splits: dict[str, EncodedSplit]
+    labels: tuple[str, ...]
+
+
+def encode_corpus(
+    corpus: _Corpus,
+    tokenizer: Tokenizer,
+    *,
+    cache: Path,
+    max_tokens: int | None,
+    over_long: OverLong = "drop",
+    progress: bool = False,
+) -> EncodedCorpus:
+    """Encode every split of `corpus`, or open it where that was done before.
+
+    Args:
+        corpus: read twice when it is new, else once; `report.over_long` is set.
+        tokenizer: trained on the training split.
+        cache: folder of caches, one subfolder for each content, tokenizer and choice of options.
+        max_tokens: the most tokens of a sentence, start and end not counted; None for any number.
+        over_long: what happens to sentences with more.
+        progress: show progress bars.
+    """
+    recipe = _Recipe(tokenizer, max_tokens, over_long, tuple(corpus.labels))
+    splits = {}
+    for name, records in corpus.splits.items():
+        content = _Content(name)
+        for _ in content.reading(track(records, f"reading {name}", progress)):
+            pass
+        fingerprint = recipe.fingerprint(content)
+        folder = cache / fingerprint[:32]
+        split = _opened(folder)
+        if split is None:
+            again = _Content(name)
+            reading = again.reading(track(records, f"encoding {name}", progress, content.count))
+            try:
+                cache.mkdir(parents=True, exist_ok=True)
+                # Only a finished cache gets its name, so what a killed process leaves behind is never read.
+                with tempfile.TemporaryDirectory(dir=cache, prefix="unfinished-") as temporary:
+                    unfinished = Path(temporary, "split")
+                    _write(unfinished, fingerprint, reading, recipe)
+                    if again.digest != content.digest:
+                        raise TextspaceError(f"The {name} split changed while it was read; start again.")
+                    split = _installed(unfinished, folder)
+            except OSError as error:
+                raise TextspaceError(f"The cache folder {cache} cannot be written: {error}.") from error
+        splits[name] = split
+    corpus.report.over_long = sum(split.over_long for split in splits.values())
+    return EncodedCorpus(splits, recipe.labels)
+
+
+class _Content:
+    """Digest and number of the records read through it."""
+
+    def __init__(self, name: str) -> None:
+        self.count = 0
+        self._name = name
+        self._hash = hashlib.blake2b()
+
+    def reading(self, records: Iterable[_Record]) -> Iterator[_Record]:
+        for record in records:
+            try:
+                text = record.text.encode()
+            except UnicodeEncodeError as error:
+                raise TextspaceError(
+                    f"Sentence {self.count + 1} of the {self._name} split is not valid Unicode "
+                    f"({error.reason}); mend or drop it."
+                ) from error
+            self.count += 1
+            self._hash.update(b"%d %d %a " % (len(text), record.source, record.label))
+            self._hash.update(text)
+            yield record
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """All that decides what is written for some records."""
+
+    tokenizer: Tokenizer
+    max_tokens: int | None
+    over_long: OverLong
+    labels: tuple[str, ...]
+
+    def fingerprint(self, content: _Content) -> str:
+        facts = [
+            _FORMAT,
+            content.digest,
+            self.tokenizer.fingerprint,
+            self.max_tokens,
+            self.over_long,
+            self.labels,
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    @property
+    def token_dtype(self) -> DTypeLike:
+        return np.uint16 if len(self.tokenizer) <= 2**16 else np.uint32
+
+    def arrays(self, records: list[_Record]) -> tuple[dict[str, NDArray[Any]], int]:
+        """What to append to each file, and how many sentences were over-long.
+
+        The offsets start at 0 here: `_write` moves them to where the files end.
+        """
+        ids = self.tokenizer.encode([record.text for record in records])
+        sentences = [(record, record.text, own) for record, own in zip(records, ids, strict=True)]
+        too_many = 0
+        if self.max_tokens is not None:
+            too_many = sum(len(own) > self.max_tokens for own in ids)
+            if too_many:
+                sentences = list(self._shortened(sentences, self.max_tokens))
+        texts = [text.encode() for _, text, _ in sentences]
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        counts = np.array([len(own) for *_, own in sentences], np.int64)
+        columns = {
+            "tokens": np.fromiter(
+                itertools.chain.from_iterable(own for *_, own in sentences), self.token_dtype, counts.sum()
+            ),
+            "offsets": counts.cumsum(),
+            "text": np.frombuffer(b"".join(texts), np.uint8),
+            "text_offsets": np.array([len(text) for text in texts], np.int64).cumsum(),
+            "words": np.array([len(text.split()) for _, text, _ in sentences], np.int32),
+            "chars": np.array([len(text) for _, text, _ in sentences], np.int32),
+            "labels": np.array(
+                [-1 if record.label is None else numbers[record.label] for record, *_ in sentences], np.int32
+            ),
+            "sources": np.array([record.source for record, *_ in sentences], np.int16),
+        }
+        return columns, too_many
+
+    def _shortened(
+        self, sentences: list[tuple[_Record, str, list[int]]], most: int
+    ) -> Iterator[tuple[_Record, str, list[int]]]:
+        for record, text, ids in sentences:
+            if len(ids) <= most:
+                yield record, text, ids
+            elif self.over_long == "truncate":
+                # Words and characters are counted on the part that is left, to go with its tokens.
+                yield record, self.tokenizer.covered(text, ids[:most]), ids[:most]
+
+
+def _chunks(records: Iterable[_Record]) -> Iterator[list[_Record]]:
+    chunk: list[_Record] = []
+    characters = 0
+    for record in records:
+        chunk.append(record)
+        characters += len(record.text)
+        if len(chunk) == _CHUNK_SENTENCES or characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _write(folder: Path, fingerprint: str, records: Iterable[_Record], recipe: _Recipe) -> None:
+    folder.mkdir()
+    dtypes = _DTYPES | {"tokens": recipe.token_dtype}
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(_ArrayFile(folder / f"{name}.npy", dtype)) for name, dtype in dtypes.items()}
+        starts = {"offsets": 0, "text_offsets": 0}
+        for name in starts:
+            files[name].append(np.zeros(1, np.int64))
+        over_long = 0
+        for chunk in _chunks(records):
+            arrays, too_many = recipe.arrays(chunk)
+            over_long += too_many
+            for name, start in starts.items():
+                arrays[name] += start
+                starts[name] = int(arrays[name][-1]) if len(arrays[name]) else start
+            for name, array in arrays.items():
+                files[name].append(array)
+    facts = {
+        "fingerprint": fingerprint,
+        "over_long": over_long,
+        "arrays": {name: [str(file.dtype), file.length] for name, file in files.items()},
+    }
+    (folder / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+class _ArrayFile:
+    """A one-dimensional `.npy` file that grows."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.length = 0
+        self._path = path
+
+    def __enter__(self) -> _ArrayFile:
+        self._file = self._path.open("wb")
+        self._write_header()
+        return self
+
+    def append(self, array: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(array, self.dtype).data)
+        self.length += len(array)
+
+    def __exit__(self, *_: object) -> None:
+        # The final header takes the first one's place: numpy leaves room in it for the length to grow.
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+    def _write_header(self) -> None:
+        header = {
+            "descr": npy.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": (self.length,),
+        }
+        npy.write_array_header_1_0(self._file, header)
+
+
+def _open(path: Path) -> NDArray[Any]:
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if path.stat().st_size != array.offset + array.nbytes:
+        raise ValueError("a file longer than its array")
+    return array.view(np.ndarray)  # a memmap makes a slow Python object of every slice
+
+
+def _opened(folder: Path) -> EncodedSplit | None:
+    """The split cached in `folder`, or None if there is none or it is damaged."""
+    try:
+        return EncodedSplit(folder)
+    except (OSError, EOFError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _installed(unfinished: Path, folder: Path) -> EncodedSplit:
+    """Give a finished cache its name, unless another process has been faster."""
+    split = EncodedSplit(unfinished)  # open files stay readable wherever they are moved, even when deleted
+    while True:
+        try:
+            unfinished.rename(folder)
+            return split
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        other = _opened(folder)
+        if other is not None:
+            return other
+        shutil.rmtree(folder, ignore_errors=True)  # damaged
