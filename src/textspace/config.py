@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from textspace import settings
+from textspace.data.tokenizers import UNKNOWN_ALIASES
 from textspace.errors import TextspaceError, nearest
 
 __all__ = ["PLATEAU_PRESETS", "Recipe"]
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 """Version of recipe.json; raised when an older version could no longer be read as it was meant."""
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -37,7 +38,7 @@ class WordTokenizer(Config):
     """Keep this many of the most frequent words; all of them when not given."""
     min_count: Count = 1
     """Keep words that occur at least this often in the training split."""
-    unknown_aliases: tuple[str, ...] = ("<unk>", "_UNK", "<UNK>", "[UNK]")
+    unknown_aliases: tuple[str, ...] = UNKNOWN_ALIASES
     """How corpora write an unknown word; all become the one unknown token."""
 
 

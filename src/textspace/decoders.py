@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textspace.config import RecurrentDecoder as RecurrentDecoderConfig
-FIRST_PREDICTED = 0
+from textspace.data.tokenizers import FIRST_PREDICTED
 from textspace.noise import Noise
 from textspace.types import View
 

@@ -14,6 +14,9 @@ from textspace.noise import Noise
 __all__ = ["Delta", "closed_kl", "draw"]
 
 
+_Shape = torch.Size | list[int] | tuple[int, ...]
+
+
 class Delta(Distribution):
     """All mass at one point: the posterior of a plain autoencoder. It has no density, hence no `log_prob`."""
 
@@ -33,10 +36,10 @@ class Delta(Distribution):
     def stddev(self) -> Tensor:
         return torch.zeros_like(self.loc)
 
-    def rsample(self, sample_shape: torch.Size | tuple[int, ...] = torch.Size()) -> Tensor:  # noqa: B008
+    def rsample(self, sample_shape: _Shape = ()) -> Tensor:
         return self.loc.expand(self._extended_shape(torch.Size(sample_shape)))
 
-    def expand(self, batch_shape: torch.Size, _instance: Distribution | None = None) -> Delta:
+    def expand(self, batch_shape: _Shape, _instance: Distribution | None = None) -> Delta:
         return Delta(self.loc.expand(batch_shape))
 
 

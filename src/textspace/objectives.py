@@ -59,7 +59,7 @@ def kl_terms(passed: Pass) -> dict[str, Term]:
 
 
 def _needs_kl(objective: str, model: Model) -> None:
-    if model.posterior is None:
+    if model.recipe.posterior is None or model.posterior is None:
         raise TextspaceError(
             f"objective {objective!r} needs a latent and this recipe has no posterior: use objective 'reconstruction'"
         )

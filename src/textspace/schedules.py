@@ -11,7 +11,7 @@ __all__ = ["Progress", "Schedule", "schedule"]
 
 
 class Progress(NamedTuple):
-    """How far training has come: optimisation steps taken, and epochs as a fraction (2.5: halfway through the third)."""
+    """How far training has come: steps taken, and epochs as a fraction (2.5: halfway through the third)."""
 
     step: int
     epoch: float

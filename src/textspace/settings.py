@@ -46,21 +46,28 @@ def changed(config: BaseModel, changes: dict[str, Any]) -> dict[str, Any]:
                 here[name] = {}  # a number where a schedule may stand, or an absent part: start from the defaults
             here = here[name]
         if last == "kind" and value in known[path]:
-            kept = known[path][value]
-            for name in here.keys() - kept:
+            before, after = known[path].get(here.get("kind", "")), known[path][value]
+            for name in [name for name in here if not _carries_over(name, here[name], before, after)]:
                 del here[name]
         here[last] = value
     return data
 
 
+def _carries_over(name: str, value: Any, before: type[BaseModel] | None, after: type[BaseModel]) -> bool:
+    """Whether an option stays when the kind changes: one that both kinds have and that was not left at its default."""
+    if before is after:
+        return True
+    return name in after.model_fields and (before is None or value != before.model_fields[name].default)
+
+
 @cache
-def paths(config: type[BaseModel]) -> dict[str, dict[str, frozenset[str]]]:
-    """Every option's path; for the path of a `kind`, also which options each kind has."""
-    found: dict[str, dict[str, frozenset[str]]] = {}
+def paths(config: type[BaseModel]) -> dict[str, dict[str, type[BaseModel]]]:
+    """Every option's path; for the path of a `kind`, also the config of each kind."""
+    found: dict[str, dict[str, type[BaseModel]]] = {}
     for name, field in config.model_fields.items():
         kinds = found.setdefault(name, {})
         if name == "kind":
-            kinds |= {kind: frozenset(config.model_fields) for kind in get_args(field.annotation)}
+            kinds |= dict.fromkeys(get_args(field.annotation), config)
         for part in _configs_in(field.annotation):
             for path, part_kinds in paths(part).items():
                 found.setdefault(f"{name}.{path}", {}).update(part_kinds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +18,7 @@ from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import draw
 from textspace.model import Model
 from textspace.noise import Noise
+from textspace.progress import track
 from textspace.types import Batch, Bound, EndToken, Estimate, Pass
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def likelihood(
     batch_tokens: int | None = None,
     keep_tokens: bool = False,
     share: tuple[int, int] = (0, 1),
-    progress: Callable[[Iterable[Batch], int], Iterable[Batch]] | None = None,
+    progress: bool = False,
 ) -> Likelihood:
     """Reconstruction, KL, ELBO and the importance-weighted bound of every sentence of a split.
 
@@ -163,7 +164,7 @@ def likelihood(
         batch_tokens: padded tokens at once; by default as many as fit.
         keep_tokens: also keep every token's log-probability.
         share: (i, n): compute the i-th of n shares of the batches only and leave zeros elsewhere.
-        progress: wraps the batches, to show how far it is.
+        progress: show a bar.
     """
     device = next(model.parameters()).device
     # The logits are the largest tensor by far: this many numbers of them at once.
@@ -172,15 +173,13 @@ def likelihood(
         batch_tokens = max(64, min(logits_at_once // model.vocabulary, 2**15))
     plan = plan_batches(split.lengths, size=None, tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
     mine = range(share[0], len(plan), share[1])
-    batches: Iterable[Batch] = (make_batch(split, plan[i]) for i in mine)
-    if progress:
-        batches = progress(batches, len(mine))
+    batches = track((make_batch(split, plan[i]) for i in mine), "scoring", progress, len(mine))
 
     has_latent = model.posterior is not None
     sites = list(model.posterior.distributions) if model.posterior is not None else []
     names = ["reconstruction", *sites, *(["bound", "effective"] if samples and has_latent else [])]
     columns = {name: np.zeros(len(split)) for name in names}
-    per_dimension: dict[str, Tensor] = {}
+    per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in sites}
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
 
     was_training = model.training
@@ -192,7 +191,7 @@ def likelihood(
         for name, values_B in scored.columns.items():
             columns[name][rows] = values_B.double().cpu().numpy()
         for name, kl_Z in scored.kl_per_dimension.items():
-            per_dimension[name] = per_dimension.get(name, 0) + kl_Z.double().cpu()
+            per_dimension[name] += kl_Z.cpu()
         if keep_tokens:
             for row, length, log_px_T in zip(rows, batch.decoder.lengths_B, scored.log_px_BT.cpu(), strict=True):
                 tokens[row] = log_px_T[: int(length) - 1].double().numpy()

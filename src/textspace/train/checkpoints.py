@@ -62,7 +62,7 @@ def write(run: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], sta
         partial.mkdir()
         digests = {}
         for name, group in tensors.items():
-            data = save({key: tensor.detach().cpu().contiguous() for key, tensor in group.items()})
+            data = _packed(group)
             digests[f"{name}.safetensors"] = sha256(data).hexdigest()
             _write_and_sync(partial / f"{name}.safetensors", data)
         whole = {"format": FORMAT, "step": step, "files": digests, **state}
@@ -111,6 +111,10 @@ def read(run: Path) -> Checkpoint:
     return Checkpoint(folder, tensors, state)
 
 
+def _packed(tensors: Mapping[str, Tensor]) -> bytes:
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+
+
 def _all(run: Path) -> list[Path]:
     return sorted((run / "checkpoints").glob("step-*"))
 
@@ -136,12 +140,11 @@ def _sync_folder(folder: Path) -> None:
 
 def write_file(path: Path, data: bytes | Mapping[str, Tensor]) -> None:
     """Replace one file of the run's folder (tensors as safetensors): whole or not at all."""
-    if not isinstance(data, bytes):
-        data = save({name: tensor.detach().cpu().contiguous() for name, tensor in data.items()})
+    content = data if isinstance(data, bytes) else _packed(data)
     partial = path.with_name(f".writing-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_and_sync(partial, data)
+        _write_and_sync(partial, content)
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from textspace.config import Recipe
+from textspace.data.batching import Mixing
 from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
-from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.evaluate.likelihood import likelihood
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.objectives import build_objective
@@ -80,7 +81,7 @@ class Trainer:
         *,
         data: str = "",
         processes: Processes | None = None,
-        mixing: str = "all",
+        mixing: Mixing = "all",
         silent: bool = False,
     ) -> None:
         self.recipe, self.training = recipe, recipe.training
@@ -110,6 +111,7 @@ class Trainer:
         self.step = 0
         self.seconds = 0.0
         self._log_bytes = 0
+        self._random_states: dict[str, torch.Tensor] = {}
         self._stop_asked = False
 
     def run(self) -> Trained:
@@ -119,7 +121,7 @@ class Trainer:
         began = time.monotonic() - self.seconds
         stopped = self._finished()
         try:
-            with self._stop_on_signals():
+            with self._own_random_states(), self._stop_on_signals():
                 while stopped is None:
                     progress = Progress(self.step, self.stream.position)
                     rate = self.rate(progress)
@@ -174,9 +176,9 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         """Validate, and do what the selection rules say."""
-        measured = self._validate()
+        numbers = self._validate()
         epoch = self.stream.epoch + 1
-        verdict = self.selection.judge(self._criterion(measured), epoch, self.training)
+        verdict = self.selection.judge(self._criterion(numbers), epoch, self.training)
         if verdict.improved:
             self.selection.best_step = self.step
             for name, tensor in checkpoints.weights(self.model).items():
@@ -188,11 +190,17 @@ class Trainer:
             self.optimizer.state.clear()
         self.ended = verdict.stop
 
-    def _criterion(self, measured: Likelihood) -> float:
-        elbo_N = measured.elbo_N if self.training.criterion == "elbo" else None
-        return float((measured.reconstruction_N if elbo_N is None else elbo_N).mean())
+    def _criterion(self, numbers: dict[str, float]) -> float:
+        return numbers[self.criterion]
 
-    def _validate(self) -> Likelihood:
+    @property
+    def criterion(self) -> str:
+        """Which validation number selects: the recipe's choice, or what stands for the ELBO where there is none."""
+        if self.training.criterion == "reconstruction" or self.model.posterior is None:
+            return "nll" if self.model.posterior is None else "reconstruction"
+        return "elbo" if self.model.posterior.has_log_prob else "reconstruction"
+
+    def _validate(self) -> dict[str, float]:
         """Likelihoods of the validation split, with noise of its own that is the same every time."""
         self.display.steps(self.log.flush())  # also makes sure that no step so far was not finite
         share = (self.processes.rank, self.processes.count)
@@ -206,10 +214,12 @@ class Trainer:
             "seconds": self.seconds,
         }
         self.log.write(facts | numbers)
-        shown = "  ".join(f"{name} {numbers[name]:.2f}" for name in ("elbo", "reconstruction", "kl") if name in numbers)
+        shown = "  ".join(
+            f"{name} {numbers[name]:.2f}" for name in ("nll", "elbo", "reconstruction", "kl") if name in numbers
+        )
         rate = self.rate(Progress(self.step, self.stream.position))
         self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  (learning rate {rate:g})")
-        return measured
+        return numbers
 
     # State
 
@@ -259,7 +269,7 @@ class Trainer:
         checkpoints.load_optimizer(self.optimizer, self.model, found.tensors["optimizer"])
         for name, tensor in found.tensors["best"].items():
             self.best_weights[name].copy_(tensor)
-        _set_random_states(found.tensors["random"])
+        self._random_states = found.tensors["random"]
         self.step = state["step"]
         self.stream.move_to(state["epoch"], state["index"])
         self.selection = Selection(**state["selection"])
@@ -278,12 +288,24 @@ class Trainer:
             seconds=self.seconds,
             best=self.selection.best,
             best_step=self.selection.best_step,
-            criterion=CRITERIA[self.training.criterion],
+            criterion=CRITERIA[self.criterion],
             stopped=stopped,
             parameters=sum(self.model.parameter_counts().values()),
             encoder_updates=self.step if self.model.encoder is not None else 0,
             decoder_updates=self.step,
         )
+
+    @contextmanager
+    def _own_random_states(self) -> Iterator[None]:
+        """Torch's generators, seeded or as resumed, and afterwards as the caller had them.
+
+        Our parts draw keyed noise; those of other libraries may use these.
+        """
+        with torch.random.fork_rng():
+            torch.manual_seed(seed_of(self.training.seed, "torch", self.processes.rank))
+            for name, state in self._random_states.items():
+                _set_random_state(name, state)
+            yield
 
     @contextmanager
     def _stop_on_signals(self) -> Iterator[None]:
@@ -313,15 +335,14 @@ def _weight_relevant(recipe: Recipe) -> Recipe:
 
 
 def _random_states() -> dict[str, torch.Tensor]:
-    """Torch's own generators. Our parts draw keyed noise; parts of other libraries may use these."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
-        states |= {f"cuda-{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+        states["cuda"] = torch.cuda.get_rng_state()
     return states
 
 
-def _set_random_states(states: dict[str, torch.Tensor]) -> None:
-    torch.set_rng_state(states["cpu"])
-    gpus = [states[name] for name in sorted(states) if name.startswith("cuda-")]
-    if gpus and len(gpus) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(gpus)
+def _set_random_state(name: str, state: torch.Tensor) -> None:
+    if name == "cpu":
+        torch.set_rng_state(state)
+    elif torch.cuda.is_available():
+        torch.cuda.set_rng_state(state)

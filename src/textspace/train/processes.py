@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -43,7 +44,7 @@ class Processes:
     def autocast(self, precision: str) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
 
-    def sum_gradients(self, parameters: list[Tensor], values: Tensor) -> Tensor:
+    def sum_gradients(self, parameters: Sequence[Tensor], values: Tensor) -> Tensor:
         """Sum the gradients over processes in place, and return the sum of `values`, in one exchange."""
         if self.count == 1:
             return values

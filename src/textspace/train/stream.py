@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from textspace.config import Batches
-from textspace.data.batching import Plan, make_batch, plan_batches
+from textspace.data.batching import Mixing, Plan, make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.types import Batch
 
@@ -35,7 +35,7 @@ class BatchStream:
         batches: Batches,
         *,
         seed: int,
-        mixing: str = "all",
+        mixing: Mixing = "all",
         rank: int = 0,
         processes: int = 1,
     ) -> None:

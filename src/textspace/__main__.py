@@ -1,0 +1,5 @@
+"""`python -m textspace`, which torchrun needs."""
+
+from textspace.cli import main
+
+main()

@@ -1,0 +1,45 @@
+"""Fixtures all tests share: a tiny corpus, its tokenizer, and a small model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+from helpers import small, tiny_sentences
+
+from textspace.config import Recipe
+from textspace.data.corpus import corpus_of
+from textspace.model import Model
+from textspace.recipes import RECIPES
+from textspace.train.fit import Prepared, prepare
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the tests out of the user's cache, in this process and those it starts."""
+    os.environ["TEXTSPACE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def tiny(_own_cache: None) -> Prepared:
+    return prepare(corpus_of(tiny_sentences()), Recipe())
+
+
+@pytest.fixture
+def small_vae() -> Recipe:
+    return small(RECIPES["vae"])
+
+
+@pytest.fixture
+def tiny_model(tiny: Prepared, small_vae: Recipe) -> Model:
+    """An untrained model with weights large enough that everything matters."""
+    return Model(small_vae, len(tiny.tokenizer)).eval()
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

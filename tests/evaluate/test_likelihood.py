@@ -1,0 +1,173 @@
+"""Likelihoods against truths: quadrature, enumeration, conjugacy, and their own invariances."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import small, tiny_sentences
+from torch.distributions import Normal
+
+from textspace.config import Recipe
+from textspace.data.batching import make_batch
+from textspace.data.corpus import corpus_of
+from textspace.evaluate.likelihood import likelihood
+from textspace.model import Model
+from textspace.noise import Noise
+from textspace.recipes import RECIPES
+from textspace.train.fit import Prepared, prepare
+
+
+@pytest.fixture(scope="module")
+def test_split(tiny):
+    return tiny.encoded.splits["test"]
+
+
+@pytest.fixture(scope="module")
+def one_dimensional(tiny) -> Model:
+    """A model with one latent dimension that matters, so that its marginal is an integral over the line."""
+    recipe = small(RECIPES["vae"]).but({"latent.dim": 1, "initial.weights": 0.6})
+    model = Model(recipe, len(tiny.tokenizer)).eval()
+    with torch.no_grad():
+        model.decoder.first_state.weight.mul_(3)
+        model.posterior.log_variance.bias.fill_(-0.5)
+    return model
+
+
+def exact_log_px(model: Model, split) -> np.ndarray:
+    """log of the integral of p(x | z) p(z) dz by the trapezoid rule on 1,201 points in [-6, 6]."""
+    grid = torch.linspace(-6, 6, 1201)
+    batch = make_batch(split, np.arange(len(split)))
+    with torch.no_grad():
+        log_px = []
+        for z in grid.split(100):
+            z_SBZ = z[:, None, None].expand(-1, len(split), 1)
+            token_log_px = model.decoder(z_SBZ, batch.decoder, Noise(0, 0, batch.rows_B))
+            log_px.append(token_log_px.double().where(batch.decoder.mask_BT[:, 1:], 0.0).sum(2))
+        log_joint = torch.cat(log_px) + Normal(0.0, 1.0).log_prob(grid)[:, None].double()
+    return (log_joint.logsumexp(0) + math.log(12 / 1200)).numpy()
+
+
+def test_the_bound_lies_below_the_truth_and_converges_to_it(one_dimensional, test_split) -> None:
+    truth = exact_log_px(one_dimensional, test_split)
+    gaps = {}
+    for samples in (1, 5, 50, 2000):
+        found = [likelihood(one_dimensional, test_split, samples=samples, seed=seed).nll_N for seed in range(4)]
+        gaps[samples] = np.mean([(nll + truth).mean() for nll in found])
+    elbo = likelihood(one_dimensional, test_split, samples=200).elbo_N
+    assert (elbo + truth).mean() > gaps[5] > gaps[50] > gaps[2000] > -0.005
+    assert gaps[1] > 0.05  # the posterior is not the true one: there is something to converge from
+    assert gaps[2000] < 0.01
+    assert gaps[1] == pytest.approx((elbo + truth).mean(), abs=0.1)  # one sample estimates the ELBO
+
+
+def test_chunks_change_memory_and_not_the_estimate(tiny_model, test_split) -> None:
+    at_once = likelihood(tiny_model, test_split, samples=7, chunk=7)
+    chunks = likelihood(tiny_model, test_split, samples=7, chunk=3)
+    for name in ("nll_N", "effective_samples_N", "reconstruction_N", "elbo_N"):
+        np.testing.assert_allclose(getattr(chunks, name), getattr(at_once, name), atol=1e-5)
+    six = likelihood(tiny_model, test_split, samples=6, chunk=3)
+    assert np.abs(six.nll_N - at_once.nll_N).max() > 1e-4  # the seventh sample is not dropped
+
+
+def test_batches_shares_and_repetition_change_nothing(tiny_model, test_split) -> None:
+    whole = likelihood(tiny_model, test_split, samples=3)
+    again = likelihood(tiny_model, test_split, samples=3)
+    small_batches = likelihood(tiny_model, test_split, samples=3, batch_tokens=30)
+    shares = [likelihood(tiny_model, test_split, samples=3, batch_tokens=30, share=(i, 3)) for i in range(3)]
+    for name in ("nll_N", "reconstruction_N", "elbo_N"):
+        assert np.array_equal(getattr(whole, name), getattr(again, name))
+        np.testing.assert_allclose(getattr(small_batches, name), getattr(whole, name), atol=1e-5)
+        np.testing.assert_allclose(sum(getattr(s, name) for s in shares), getattr(whole, name), atol=1e-5)
+
+
+def test_parts_add_up(tiny_model, test_split) -> None:
+    measured = likelihood(tiny_model, test_split, samples=4, keep_tokens=True)
+    np.testing.assert_allclose(measured.elbo_N, measured.reconstruction_N + measured.kl_N["z"])
+    np.testing.assert_allclose(measured.kl_per_dimension["z"].sum(), measured.kl_N["z"].mean(), rtol=1e-5)
+    np.testing.assert_allclose([-t.sum() for t in measured.tokens], measured.reconstruction_N, rtol=1e-5)
+    assert [len(t) for t in measured.tokens] == [test_split.lengths[i] - 1 for i in range(len(test_split))]
+
+
+def test_a_language_models_likelihood_is_exact_and_has_no_kl(tiny, test_split) -> None:
+    model = Model(small(RECIPES["lstm-lm"]), len(tiny.tokenizer))
+    measured = likelihood(model, test_split, samples=10)
+    estimates = measured.estimates()
+    assert measured.kl_N == {}
+    assert measured.elbo_N is None
+    assert "kl" not in estimates
+    assert estimates["nll"].bound == "exact"
+    assert estimates["nll"].name == "exact NLL"
+
+
+def test_dropping_the_end_token_drops_that_term_only(tiny_model, test_split) -> None:
+    kept = likelihood(tiny_model, test_split, keep_tokens=True)
+    dropped = likelihood(tiny_model, test_split, end_token="dropped")
+    end = np.array([tokens[-1] for tokens in kept.tokens])
+    np.testing.assert_allclose(dropped.reconstruction_N, kept.reconstruction_N + end, atol=1e-5)
+    assert np.array_equal(kept.counts_N["word"], dropped.counts_N["word"] + 1)
+    assert dropped.settings["end_token"] == "dropped"
+
+
+def test_a_posterior_without_density_gets_a_fitted_proposal_and_says_so(tiny, test_split, one_dimensional) -> None:
+    recipe = one_dimensional.recipe.but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    model = Model(recipe, len(tiny.tokenizer)).eval()
+    truth = exact_log_px(model, test_split)
+    measured = likelihood(model, test_split, samples=3000)
+    assert measured.kl_N == {}
+    assert measured.elbo_N is None
+    assert "Gaussian fitted to posterior samples" in measured.estimates()["nll"].name
+    assert (measured.nll_N + truth).mean() > -0.01
+    # reconstructions come from the posterior itself, not from the proposal
+    batch = make_batch(test_split, np.arange(len(test_split)))
+    with torch.no_grad():
+        direct = -model(batch, Noise(0, 0, batch.rows_B)).log_px_SB[0]
+    np.testing.assert_allclose(measured.reconstruction_N, direct.numpy(), atol=1e-5)
+
+
+def test_few_effective_samples_are_called_loose(tiny, test_split) -> None:
+    model = Model(small(RECIPES["vae"]), len(tiny.tokenizer))
+    with torch.no_grad():
+        model.posterior.mean.bias.fill_(4.0)  # far from the prior, so that weights differ wildly
+        model.posterior.log_variance.bias.fill_(2.0)
+    measured = likelihood(model, test_split, samples=50)
+    assert measured.loose
+    assert "loose: effective sample size" in measured.estimates()["nll"].name
+    fine = likelihood(
+        Model(small(RECIPES["vae"]).but({"initial.weights": 0.01}), len(tiny.tokenizer)), test_split, samples=50
+    )
+    assert not fine.loose
+    assert fine.effective_samples_N.mean() > 40
+
+
+def _prepared(tokenizer: str) -> Prepared:
+    recipe = Recipe().with_settings([f"text.tokenizer.kind={tokenizer}", "text.tokenizer.size=260"])
+    return prepare(corpus_of(tiny_sentences()), recipe)
+
+
+def test_word_and_character_models_with_equal_nll_have_equal_perplexity_per_word() -> None:
+    """Two tokenizations, both models uniform over their units and scaled to the same total NLL."""
+    words, characters = _prepared("words"), _prepared("bpe")
+    splits = [each.encoded.splits["test"] for each in (words, characters)]
+    assert splits[0].lengths.sum() < splits[1].lengths.sum()
+    measured = []
+    for prepared, split in zip((words, characters), splits, strict=True):
+        model = Model(small(RECIPES["lstm-lm"]), len(prepared.tokenizer))
+        nats_N = 2.0 * np.asarray(split.words) + 1.0  # the same function of the sentence, whatever the tokens
+        measured.append(replace(likelihood(model, split), nll_N=nats_N).estimates())
+    for unit in ("word", "character"):
+        assert measured[0][f"nll_ppl_{unit}"].value == pytest.approx(measured[1][f"nll_ppl_{unit}"].value)
+    assert measured[0]["nll_ppl_token"].value > 2 * measured[1]["nll_ppl_token"].value
+
+
+def test_perplexity_and_its_error(test_split, tiny_model) -> None:
+    measured = likelihood(tiny_model, test_split)
+    estimate = measured.estimates()["elbo_ppl_word"]
+    words = np.asarray(test_split.words) + 1
+    assert estimate.value == pytest.approx(math.exp(measured.elbo_N.sum() / words.sum()))
+    chance = np.random.default_rng(0)
+    draws = chance.integers(0, len(words), (2000, len(words)))
+    bootstrap = np.exp(measured.elbo_N[draws].sum(1) / words[draws].sum(1))
+    assert estimate.stderr == pytest.approx(bootstrap.std(), rel=0.2)
+    assert estimate.bound == "upper"

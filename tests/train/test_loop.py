@@ -1,0 +1,221 @@
+"""The training loop: what it learns, selects, logs, refuses and survives."""
+
+import json
+import math
+import os
+import signal
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import small
+
+from textspace.config import Recipe
+from textspace.errors import TextspaceError
+from textspace.model import Model
+from textspace.noise import Noise
+from textspace.recipes import RECIPES
+from textspace.train import checkpoints
+from textspace.train.log import records
+from textspace.train.loop import Interrupted, Trainer
+from textspace.train.processes import Processes
+
+
+@pytest.fixture
+def trainer_of(tiny, tmp_path: Path):
+    def build(recipe: Recipe, folder: str = "run", **more) -> Trainer:
+        splits = tiny.encoded.splits
+        model = Model(recipe, len(tiny.tokenizer))
+        more.setdefault("processes", Processes("cpu"))
+        return Trainer(recipe, model, splits["train"], splits["valid"], tmp_path / folder, silent=True, **more)
+
+    return build
+
+
+def steps_of(trainer: Trainer) -> list[dict]:
+    return list(records(trainer.folder / "steps.jsonl", "step"))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_learns(name: str, trainer_of) -> None:
+    trainer = trainer_of(small(RECIPES[name]).but({"training.epochs": 4, "training.optimizer.lr": 0.02}))
+    trained = trainer.run()
+    losses = [line["reconstruction"] * line["sentences"] / line["tokens"] for line in steps_of(trainer)]
+    assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
+    assert trained.steps == len(losses)
+    assert trained.stopped == "4 epochs done"
+    best = min(trainer._criterion(line) for line in records(trainer.folder / "steps.jsonl", "validation"))
+    assert trained.best == pytest.approx(best)
+
+
+def test_the_model_ends_with_its_best_weights(trainer_of) -> None:
+    trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 3}))
+    values = iter([5.0, 3.0, 4.0])
+    trainer._criterion = lambda numbers: next(values)  # the second epoch is the best one
+    seen = []
+    judge = trainer.selection.judge
+    trainer.selection.judge = lambda *a: seen.append(checkpoints.digest(trainer.model)) or judge(*a)
+    trained = trainer.run()
+    assert checkpoints.digest(trainer.model) == seen[1]
+    assert trained.best == 3.0
+    stored = checkpoints.read_tensors(trainer.folder / "model.safetensors")
+    assert all(torch.equal(stored[n], t) for n, t in checkpoints.weights(trainer.model).items())
+
+
+def test_best_weights_are_reloaded_at_a_decay(trainer_of) -> None:
+    plateau = {"patience": 1, "reload_best": True, "max_decays": 9}
+    trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 3, "training.plateau": plateau}))
+    values = iter([3.0, 4.0, 5.0])
+    trainer._criterion = lambda numbers: next(values)
+    after = []
+    end = trainer._end_epoch
+    trainer._end_epoch = lambda: (end(), after.append(checkpoints.digest(trainer.model)))
+    trainer.run()
+    assert after[0] == after[1] == after[2]
+    rates = [line["lr"] for line in steps_of(trainer)]
+    per_epoch = len(rates) // 3
+    assert rates[0] == 2 * rates[per_epoch * 2]  # no decay in the first two epochs, one before the third
+
+
+def test_validating_more_often_changes_no_weight(trainer_of) -> None:
+    recipe = small(RECIPES["vae"])
+    rarely, often = trainer_of(recipe, "a"), trainer_of(recipe.but({"training.validate_every": 3}), "b")
+    rarely.run(), often.run()
+    assert checkpoints.digest(rarely.model) == checkpoints.digest(often.model)
+    count = [len(list(records(t.folder / "steps.jsonl", "validation"))) for t in (rarely, often)]
+    assert count[1] > count[0]
+
+
+@pytest.mark.parametrize("batch", [{"sentences": 30, "tokens": None}, {"sentences": None, "tokens": 200}])
+def test_pieces_of_a_batch_give_its_gradient(trainer_of, batch: dict) -> None:
+    recipe = small(RECIPES["vae"]).but({"training.batch": batch, "training.epochs": 1})
+    whole, pieces = trainer_of(recipe, "a"), trainer_of(recipe.but({"training.batch.pieces": 4}), "b")
+    whole.run(), pieces.run()
+    for one, other in zip(steps_of(whole), steps_of(pieces), strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert one["gradient"] == pytest.approx(other["gradient"], rel=1e-3)
+
+
+def test_clipping_bounds_the_step(trainer_of) -> None:
+    recipe = small(RECIPES["vae"]).but(
+        {"training.optimizer": {"kind": "sgd", "lr": 1.0}, "training.clip": 1e-3, "training.steps": 1}
+    )
+    trainer = trainer_of(recipe)
+    before = {n: t.clone() for n, t in checkpoints.weights(trainer.model).items()}
+    trainer.run()
+    moved = math.sqrt(sum(float(((t - before[n]) ** 2).sum()) for n, t in checkpoints.weights(trainer.model).items()))
+    assert moved == pytest.approx(1e-3, rel=1e-2)
+    assert steps_of(trainer)[0]["gradient"] > 1e-2  # the log shows the norm before clipping
+
+
+def test_warm_up_raises_the_learning_rate(trainer_of) -> None:
+    warm_up = {"kind": "linear", "start": 0.0, "end": 1.0, "over": 10, "unit": "steps"}
+    trainer = trainer_of(small(RECIPES["vae"]).but({"training.optimizer.schedule": warm_up, "training.steps": 12}))
+    trainer.run()
+    rates = [line["lr"] / 0.005 for line in steps_of(trainer)]
+    np.testing.assert_allclose(rates, [min(i / 10, 1) for i in range(12)])
+
+
+def test_the_log_has_every_term_of_every_step(trainer_of) -> None:
+    trainer = trainer_of(small(RECIPES["vae"]).but({"objective.kl_weight": 0.25}))
+    trained = trainer.run()
+    lines = steps_of(trainer)
+    assert [line["step"] for line in lines] == list(range(1, trained.steps + 1))
+    for line in lines:
+        assert line["loss"] == pytest.approx(line["reconstruction"] + 0.25 * line["kl"], rel=1e-4)
+        assert line["weights"] == {"reconstruction": 1.0, "kl": 0.25}
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("bad", ["kl", "gradient"])
+def test_a_step_that_is_not_finite_changes_no_weight(trainer_of, kind: str, bad: str) -> None:
+    """An epoch has 12 steps and ends with a look at the log: nobody looks at the bad step 27 before step 36."""
+    recipe = small(RECIPES["vae"]).but({"training.optimizer.kind": kind, "training.epochs": 9})
+    trainer = trainer_of(recipe)
+    good: dict[int, str] = {}
+    forward = trainer.model.forward
+
+    def spoiled(batch, noise: Noise, samples: int = 1):
+        good[noise.step] = checkpoints.digest(trainer.model)
+        passed = forward(batch, noise, samples)
+        if noise.step == 26:  # the 27th
+            if bad == "kl":
+                passed.sites["z"].q.loc.data[0, 0] = math.inf
+            else:
+                passed.token_log_px_SBT.register_hook(lambda gradient: gradient * math.nan)
+        return passed
+
+    trainer.model.forward = spoiled
+    with pytest.raises(TextspaceError) as told:
+        trainer.run()
+    assert f"at step 27 the {bad} became" in str(told.value)
+    assert "the last good checkpoint is" in str(told.value)
+    assert "step-00000024" in str(told.value)
+    assert checkpoints.digest(trainer.model) == good[26]
+    assert [line["step"] for line in steps_of(trainer)] == list(range(1, 27))
+    assert checkpoints.read(trainer.folder).state["step"] == 24
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_go_on(trainer_of, number: int) -> None:
+    recipe = small(RECIPES["vae"]).but({"training.epochs": 100_000})
+    trainer = trainer_of(recipe)
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), number)).start()
+    with pytest.raises(Interrupted, match=r"stopped at step \d+; resume with --resume"):
+        trainer.run()
+    assert trainer.step > 0
+    assert checkpoints.read(trainer.folder).state["step"] == trainer.step
+    continued = trainer_of(recipe.but({"training.steps": trainer.step + 5}))
+    continued.resume()
+    assert continued.run().steps == trainer.step + 5
+    assert [line["step"] for line in steps_of(continued)] == list(range(1, trainer.step + 6))
+
+
+def test_resuming_refuses_other_data_or_settings_and_warns_of_other_threads(trainer_of) -> None:
+    recipe = small(RECIPES["vae"])
+    trainer_of(recipe, data="one").run()
+    with pytest.raises(TextspaceError, match="was trained on other text"):
+        trainer_of(recipe, data="two").resume()
+    with pytest.raises(TextspaceError, match="was trained with another recipe"):
+        trainer_of(recipe.but({"objective.kl_weight": 0.5}), data="one").resume()
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads + 1)
+        with pytest.warns(UserWarning, match="threads"):
+            trainer_of(recipe, data="one").resume()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_finished_run_stays_finished(trainer_of) -> None:
+    recipe = small(RECIPES["vae"]).but({"training.plateau": {"patience": 1, "max_decays": 1}, "training.epochs": 50})
+    first = trainer_of(recipe)
+    values = iter([3.0, 4.0])
+    first._criterion = lambda numbers: next(values)
+    assert first.run().stopped == "the learning rate was lowered 1 times"
+    again = trainer_of(recipe)
+    again.resume()
+    assert again.run() == first._summary("the learning rate was lowered 1 times")
+
+
+def test_bf16_on_the_cpu_is_refused(trainer_of) -> None:
+    with pytest.raises(TextspaceError, match="bf16 is for the GPU"):
+        trainer_of(small(RECIPES["vae"]).but({"training.precision": "bf16"}))
+
+
+def test_a_missing_gpu_is_one_sentence() -> None:
+    if torch.cuda.is_available():
+        return
+    with pytest.raises(TextspaceError, match="PyTorch sees no GPU here"):
+        Processes("cuda")
+
+
+def test_short_runs_lose_what_they_always_lost(trainer_of) -> None:
+    """Frozen losses: a change of these numbers is a change of training, and must be meant."""
+    frozen = json.loads((Path(__file__).parent / "frozen_losses.json").read_text())
+    for name, expected in frozen.items():
+        trainer = trainer_of(small(RECIPES[name]).but({"training.steps": 12}), name)
+        trainer.run()
+        np.testing.assert_allclose([line["loss"] for line in steps_of(trainer)], expected, rtol=1e-4)

@@ -1,0 +1,38 @@
+from textspace.config import PLATEAU_PRESETS, Training
+from textspace.train.selection import Selection
+
+
+def judged(training: Training, values: list[float]) -> tuple[Selection, list]:
+    rules = Selection()
+    return rules, [rules.judge(value, epoch, training) for epoch, value in enumerate(values, start=1)]
+
+
+def test_the_papers_preset_decays_after_two_stalls_and_ends_at_the_fifth() -> None:
+    training = Training(plateau=PLATEAU_PRESETS["paper"])
+    rules, verdicts = judged(training, [5.0] + [6.0] * 10)
+    assert [v.stop for v in verdicts[:10]] == [None] * 10
+    assert verdicts[10].stop == "the learning rate was lowered 5 times"
+    rules, _ = judged(training, [5.0, 6.0, 6.0, 6.0])
+    assert rules.decays == 1
+    assert rules.rate(training) == 0.5
+    assert not any(v.reload_best for v in verdicts)
+
+
+def test_the_public_codes_preset_waits_and_reloads() -> None:
+    training = Training(plateau=PLATEAU_PRESETS["public-code"])
+    _, verdicts = judged(training, [5.0] + [6.0] * 20)
+    reloads = [epoch for epoch, verdict in enumerate(verdicts, start=1) if verdict.reload_best]
+    assert reloads == [15, 20]
+
+
+def test_improvement_starts_the_count_anew() -> None:
+    rules, verdicts = judged(Training(plateau=PLATEAU_PRESETS["paper"]), [5.0, 6.0, 4.0, 6.0, 3.0, 6.0])
+    assert rules.decays == 0
+    assert [v.improved for v in verdicts] == [True, False, True, False, True, False]
+    assert rules.best == 3.0
+
+
+def test_a_criterion_that_is_not_a_number_is_no_improvement() -> None:
+    rules, verdicts = judged(Training(), [float("nan"), 2.0, float("nan")])
+    assert [v.improved for v in verdicts] == [False, True, False]
+    assert rules.best == 2.0
