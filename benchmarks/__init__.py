@@ -1,0 +1,1 @@
+"""What is measured, how, and the recorded results; see README.md here."""
