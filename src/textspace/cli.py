@@ -14,7 +14,7 @@ from textspace.errors import TextspaceError, nearest
 if TYPE_CHECKING:
     from textspace.config import Recipe
     from textspace.data.corpus import Corpus
-    from textspace.data.sources import ReadOptions
+    from textspace.data.options import ReadOptions
     from textspace.types import Estimate
 
 __all__ = ["app", "main"]
@@ -271,7 +271,7 @@ def _sources(written: str) -> Any:
 
 
 def _read_options(text: str | None, label: str | None, header: bool | None, **more: Any) -> ReadOptions:
-    from textspace.data.sources import ReadOptions
+    from textspace.data.options import ReadOptions
 
     def column(written: str | None) -> str | int | None:
         return int(written) if written is not None and written.isdecimal() else written

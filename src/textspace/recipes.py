@@ -66,7 +66,7 @@ def recipe(name: str) -> Recipe:
     32
     >>> recipe("vea")
     Traceback (most recent call last):
-    textspace.errors.TextspaceError: there is no recipe 'vea'; did you mean 'vae' or 'ae'?
+    textspace.errors.TextspaceError: there is no recipe 'vea'; did you mean 'vae'?
     """
     if name not in RECIPES:
         raise TextspaceError(f"there is no recipe {name!r}; {nearest(name, RECIPES)}")

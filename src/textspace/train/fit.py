@@ -13,7 +13,7 @@ import textspace
 from textspace.config import Recipe
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, encode_corpus
-from textspace.data.sources import ReadOptions
+from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood

@@ -1,0 +1,187 @@
+"""What reading is asked for and gives: options, the columns they choose, records and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+from textspace.errors import TextspaceError, nearest
+
+__all__ = [
+    "LABEL_NAMES",
+    "TEXT_NAMES",
+    "Columns",
+    "ReadOptions",
+    "ReadReport",
+    "Record",
+    "choose_columns",
+    "close_names",
+    "is_number",
+    "names_of",
+]
+
+TEXT_NAMES = ("text", "sentence", "sentences", "review", "question", "content", "body", "comment", "document")
+LABEL_NAMES = ("label", "labels", "class", "category", "stars", "sentiment", "topic", "target")
+
+
+class Record(NamedTuple):
+    """One sentence, its class if it has one, and the number of the source it came from."""
+
+    text: str
+    label: str | None
+    source: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read a source.
+
+    Attributes:
+        text: column of the sentences: a name, or a number from 1. By default the first of `TEXT_NAMES` among the
+            columns, else the column whose text is longest on average in the first 100 rows.
+        label: column of the classes, likewise. By default the first of `LABEL_NAMES` among them, else none.
+        header: whether the first row of a .tsv or .csv names the columns. By default it does when a column is
+            asked for by name, or when one of its cells is in `TEXT_NAMES` or `LABEL_NAMES` (in any case).
+        valid: share of the sentences cut off for validation when the source has no splits of its own; or of train
+            when it has train but no valid. 0 cuts none.
+        test: share cut off for testing when the source has no splits of its own. 0 cuts none.
+        most: the most sentences cut off for either.
+        seed: seeds the cut and the choice of `per_class`.
+        per_class: keep only this many sentences of each class, chosen at random with `seed`: before any
+            cut, and where splits are given in train only, so that figures on those given stay comparable.
+        mixing: with several sources, "all" takes every sentence once an epoch; "balanced" takes from every
+            source as many as the smallest has, drawn anew each epoch.
+    """
+
+    text: str | int | None = None
+    label: str | int | None = None
+    header: bool | None = None
+    valid: float = 0.05
+    test: float = 0.05
+    most: int = 10_000
+    seed: int = 0
+    per_class: int | None = None
+    mixing: Literal["all", "balanced"] = "all"
+
+    def __post_init__(self) -> None:
+        if min(self.valid, self.test) < 0 or self.valid + self.test >= 1:
+            raise TextspaceError(
+                f"valid={self.valid} and test={self.test} must be shares from 0 that leave some for training"
+            )
+        if self.most < 1 or (self.per_class is not None and self.per_class < 1):
+            raise TextspaceError(f"most={self.most} and per_class={self.per_class} must be at least 1")
+        if self.seed < 0:
+            raise TextspaceError(f"seed={self.seed} must be at least 0")
+        if self.mixing not in ("all", "balanced"):
+            raise TextspaceError(f"mixing={self.mixing!r} is not a mixing rule; there are 'all' and 'balanced'")
+
+
+@dataclass
+class ReadReport:
+    """What reading met: counted in one pass over the source, however often it is read later."""
+
+    read: int = 0
+    kept: int = 0
+    empty: int = 0
+    bad_utf8: int = 0
+    bad_rows: int = 0
+    over_long: int = 0  # set when the sentences are made into tokens
+    notes: list[str] = field(default_factory=list)
+
+    def bad_row(self) -> None:
+        self.read += 1
+        self.bad_rows += 1
+
+    def lines(self) -> list[str]:
+        """At most a few sentences for people.
+
+        >>> ReadReport(empty=3, bad_utf8=1, notes=["text is column 2"]).lines()
+        ['3 empty lines skipped, 1 line with bad UTF-8 repaired', 'text is column 2']
+        """
+        counts = (
+            (self.empty, "empty line skipped", "empty lines skipped"),
+            (self.bad_utf8, "line with bad UTF-8 repaired", "lines with bad UTF-8 repaired"),
+            (self.bad_rows, "row not fitting the columns skipped", "rows not fitting the columns skipped"),
+            (
+                self.over_long,
+                "sentence over the length limit (raise text.max_tokens to keep it whole)",
+                "sentences over the length limit (raise text.max_tokens to keep them whole)",
+            ),
+        )
+        counted = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
+        return ([", ".join(counted)] if counted else []) + self.notes
+
+
+# --- which columns ---
+
+
+class Columns(NamedTuple):
+    """Where the text and the label are, as numbers from 0 and as options to read other files by."""
+
+    text: int
+    label: int | None
+    options: ReadOptions
+    note: str | None
+
+
+def is_number(column: str | int | None) -> bool:
+    """Whether a column is asked for by its number."""
+    return isinstance(column, int) or (isinstance(column, str) and column.isdecimal())
+
+
+def choose_columns(
+    names: Sequence[str] | None, width: int, sample: Sequence[Sequence[Any]], options: ReadOptions, where: str
+) -> Columns:
+    """The text and label columns: as asked for, else by name, else (text only) the longest on average."""
+    folded = [name.casefold() for name in names or ()]
+    text, label = (
+        None if column is None else _find_column(column, names, width, where)
+        for column in (options.text, options.label)
+    )
+    why = None
+    if text is None:
+        free = [column for column in range(width) if column != label]
+        if not free:
+            raise TextspaceError(f"{where} has no column but the label; name the column of the sentences")
+        named = [folded.index(name) for name in TEXT_NAMES if name in folded]
+        text = next((column for column in named if column != label), None)
+        why = "by its name" if text is not None else "the longest on average" if len(free) > 1 else None
+        if text is None:
+            text = max(free, key=lambda column: sum(_length(row, column) for row in sample))
+    if label is None:
+        named = [folded.index(name) for name in LABEL_NAMES if name in folded]
+        label = next((column for column in named if column != text), None)
+    spoken = [None if column is None else names[column] if names else column + 1 for column in (text, label)]
+    classes = "no label column" if label is None else f"label in column {spoken[1]!r}"
+    note = f"{where}: text in column {spoken[0]!r} ({why}), {classes}" if why else None
+    return Columns(text, label, replace(options, text=spoken[0], label=spoken[1]), note)
+
+
+def _length(row: Sequence[Any], column: int) -> int:
+    return len(row[column]) if column < len(row) and isinstance(row[column], str) else 0
+
+
+def _find_column(column: str | int, names: Sequence[str] | None, width: int, where: str) -> int:
+    if isinstance(column, str) and names is not None and column in names:
+        return names.index(column)
+    if is_number(column):
+        if not 1 <= int(column) <= width:
+            columns = "1 column" if width == 1 else f"{width} columns"
+            raise TextspaceError(f"there is no column {column} in {where}, which has {columns}, counted from 1")
+        return int(column) - 1
+    if names is None:
+        raise TextspaceError(f"{where} is read without a header, so give column {column!r} by its number, from 1")
+    raise TextspaceError(f"there is no column {column!r} in {where}; {close_names(str(column), names)}")
+
+
+def names_of(columns: Columns, names: Sequence[str]) -> tuple[str, str | None]:
+    """The names of the text and the label column."""
+    return names[columns.text], None if columns.label is None else names[columns.label]
+
+
+def close_names(name: str, names: Iterable[str]) -> str:
+    """`nearest`, kept to a readable length where there are many or long names."""
+    short = [choice if len(choice) <= 40 else choice[:37] + "..." for choice in names]
+    clause = nearest(name, short)
+    return clause if clause.startswith("did you mean") or len(short) <= 12 else f"there are {len(short)} others"
