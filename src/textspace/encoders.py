@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from textspace.config import RecurrentEncoder as RecurrentEncoderConfig
 from textspace.types import View
@@ -17,16 +16,14 @@ __all__ = ["ENCODERS", "RecurrentEncoder", "States"]
 
 @dataclass(frozen=True)
 class States:
-    """Hidden states of a batch; `last_BH` has read the whole sentence (in both directions where there are two)."""
+    """Hidden states of a batch; `last_BH` has read the whole sentence (in both directions where there are two).
 
-    packed: PackedSequence
+    `all_BTH` is meaningless at padding, like everything `mask_BT` hides.
+    """
+
+    all_BTH: Tensor
     last_BH: Tensor
     mask_BT: Tensor
-
-    @cached_property
-    def all_BTH(self) -> Tensor:
-        """Every position's state, zero at padding."""
-        return pad_packed_sequence(self.packed, batch_first=True, total_length=self.mask_BT.shape[1])[0]
 
 
 class RecurrentEncoder(nn.Module):
@@ -55,11 +52,20 @@ class RecurrentEncoder(nn.Module):
 
     def states(self, embedded_BTE: Tensor, view: View) -> States:
         """The states of inputs that are embedded already; of the view only lengths and mask matter."""
+        if self.config.bidirectional:
+            return self._both_ways(embedded_BTE, view)
+        # Padding comes last and the past never sees the future: no packing needed, which would make a GPU wait.
+        all_BTH, _ = self.recurrent(embedded_BTE)
+        last_B11 = view.device_lengths_B[:, None, None] - 1
+        last_BH = all_BTH.gather(1, last_B11.expand(-1, 1, all_BTH.shape[2])).squeeze(1)
+        return States(all_BTH, last_BH, view.mask_BT)
+
+    def _both_ways(self, embedded_BTE: Tensor, view: View) -> States:
         packed = pack_padded_sequence(embedded_BTE, view.lengths_B, batch_first=True, enforce_sorted=False)
-        states, final = self.recurrent(packed)
-        hidden = final[0] if isinstance(final, tuple) else final  # (layers x directions, B, H)
-        directions = 2 if self.config.bidirectional else 1
-        return States(states, torch.cat(tuple(hidden[-directions:]), dim=1), view.mask_BT)
+        packed_states, final = self.recurrent(packed)
+        all_BTH, _ = pad_packed_sequence(packed_states, batch_first=True, total_length=embedded_BTE.shape[1])
+        hidden = final[0] if isinstance(final, tuple) else final  # (layers x 2, B, H)
+        return States(all_BTH, torch.cat([hidden[-2], hidden[-1]], dim=1), view.mask_BT)
 
 
 ENCODERS = {"lstm": RecurrentEncoder, "gru": RecurrentEncoder}

@@ -39,18 +39,22 @@ class View:
     @cached_property
     def mask_BT(self) -> Tensor:
         """True at real tokens, start and end included."""
-        lengths_B = self.lengths_B.to(self.ids_BT.device, non_blocking=True)
-        return torch.arange(self.ids_BT.shape[1], device=self.ids_BT.device) < lengths_B[:, None]
+        return torch.arange(self.ids_BT.shape[1], device=self.ids_BT.device) < self.device_lengths_B[:, None]
+
+    @cached_property
+    def device_lengths_B(self) -> Tensor:
+        """The lengths where the ids are."""
+        return _moved(self.lengths_B, self.ids_BT.device)
 
     def reversed(self) -> View:
         """The words in reverse order; start token, end token and padding stay where they are."""
-        lengths_B1 = self.lengths_B.to(self.ids_BT.device, non_blocking=True)[:, None]
+        lengths_B1 = self.device_lengths_B[:, None]
         at_T = torch.arange(self.ids_BT.shape[1], device=self.ids_BT.device)
         is_word_BT = (at_T > 0) & (at_T < lengths_B1 - 1)
         return replace(self, ids_BT=self.ids_BT.gather(1, torch.where(is_word_BT, lengths_B1 - 1 - at_T, at_T)))
 
     def to(self, device: torch.device | str) -> View:
-        return replace(self, ids_BT=self.ids_BT.to(device, non_blocking=True))
+        return replace(self, ids_BT=_moved(self.ids_BT, device))
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,14 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         encoder = self.encoder.to(device)
         decoder = encoder if self.decoder is self.encoder else self.decoder.to(device)
-        return Batch(encoder, decoder, self.rows_B.to(device, non_blocking=True))
+        return Batch(encoder, decoder, _moved(self.rows_B, device))
+
+
+def _moved(tensor: Tensor, device: torch.device | str) -> Tensor:
+    """The tensor on a device; the host does not wait for a copy to the GPU, which needs pinned memory."""
+    if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
@@ -138,7 +149,7 @@ class Pass:
 
     def log_px_without_end_SB(self) -> Tensor:
         """log p(x | z) less the end token's term."""
-        last_B = (self.batch.decoder.lengths_B - 2).to(self.log_px_SBT.device, non_blocking=True)
+        last_B = self.batch.decoder.device_lengths_B - 2
         end_SB1 = self.log_px_SBT.gather(2, last_B[None, :, None].expand(len(self.log_px_SBT), -1, 1))
         return self.log_px_SB - end_SB1.squeeze(2)
 
