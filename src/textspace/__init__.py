@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["Recipe", "TextspaceError", "__version__", "recipe", "train"]
+__all__ = ["Recipe", "Space", "TextspaceError", "TextspaceTransformer", "__version__", "recipe", "train"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Recipe": "textspace.config",
+    "Space": "textspace.space",
     "TextspaceError": "textspace.errors",
+    "TextspaceTransformer": "textspace.transformer",
     "recipe": "textspace.recipes",
     "train": "textspace.train.fit",
 }

@@ -1,9 +1,11 @@
-"""A saved space's folder: what its files are called, and reading them back."""
+"""A saved space's folder: its files, its model card, and reading it back."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from textspace.config import Recipe
 from textspace.data.tokenizers import Tokenizer
@@ -11,9 +13,15 @@ from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.train import checkpoints
 
-__all__ = ["METRICS", "RECIPE", "TOKENIZER", "WEIGHTS", "Saved", "load"]
+__all__ = ["Saved", "load", "save"]
 
-RECIPE, TOKENIZER, WEIGHTS, METRICS = "recipe.json", "tokenizer.json", "model.safetensors", "metrics.json"
+RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
+    "recipe.json",
+    "tokenizer.json",
+    "model.safetensors",
+    "metrics.json",
+    "README.md",
+)
 
 
 @dataclass(frozen=True)
@@ -21,10 +29,20 @@ class Saved:
     recipe: Recipe
     tokenizer: Tokenizer
     model: Model
+    metrics: dict[str, Any]
+
+
+def save(folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> None:
+    """Write all files of a space, each whole or not at all."""
+    checkpoints.write_file(folder / RECIPE, recipe.to_json().encode())
+    checkpoints.write_file(folder / TOKENIZER, tokenizer.to_json().encode())
+    checkpoints.write_file(folder / WEIGHTS, checkpoints.weights(model))
+    checkpoints.write_file(folder / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+    checkpoints.write_file(folder / CARD, card(recipe, tokenizer, model, metrics).encode())
 
 
 def load(folder: Path | str, device: str = "cpu") -> Saved:
-    """The recipe, tokenizer and model in a folder; nothing in it is ever executed."""
+    """The recipe, tokenizer, model and metrics in a folder; nothing in it is ever executed."""
     folder = Path(folder)
     missing = [name for name in (RECIPE, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]
     if missing:
@@ -33,4 +51,55 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     model = Model(recipe, len(tokenizer))
     checkpoints.load_weights(model, checkpoints.read_tensors(folder / WEIGHTS), str(folder))
-    return Saved(recipe, tokenizer, model.to(device).eval())
+    return Saved(recipe, tokenizer, model.to(device).eval(), _metrics(folder / METRICS))
+
+
+def _metrics(path: Path) -> dict[str, Any]:
+    """What was measured; a space works without it, so a damaged file is only empty."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> str:
+    """The model card: what it is, what it was trained on, how good it is, how to use it."""
+    lines = [f"# A text space: {recipe.name}", "", recipe.about or "A custom recipe.", ""]
+    trained = metrics.get("trained", {})
+    facts = {
+        "Trained on": metrics.get("source"),
+        "Code dimensions": recipe.latent.dim if recipe.posterior else "none (a language model)",
+        "Vocabulary": f"{len(tokenizer):,} tokens ({tokenizer.kind})",
+        "Parameters": f"{sum(model.parameter_counts().values()):,}",
+        "Training": f"{trained['epochs']} epochs, {trained['steps']:,} steps, {trained['seconds']:.0f} s; "
+        f"stopped: {trained['stopped']}"
+        if trained
+        else None,
+        "Selected by": trained.get("criterion"),
+        "Citation": recipe.citation or None,
+        "Made with": f"textspace {metrics['textspace']}" if "textspace" in metrics else None,
+    }
+    lines += [f"- {name}: {value}" for name, value in facts.items() if value is not None]
+    for split, title in (("test", "On the test split"), ("valid", "On the validation split")):
+        if split in metrics:
+            lines += ["", f"## {title}", "", "| measure | value | standard error | sentences |", "|---|---|---|---|"]
+            for estimate in metrics[split].values():
+                error = "" if estimate["stderr"] is None else f"{estimate['stderr']:.3f}"
+                name = estimate["name"].replace("|", "\\|")
+                lines.append(f"| {name} | {estimate['value']:.3f} | {error} | {estimate['n']:,} |")
+            break
+    lines += [
+        "",
+        "## Use",
+        "",
+        "```python",
+        "from textspace import Space",
+        "",
+        'space = Space.load("this folder")',
+        'codes = space.encode(["a sentence", "another one"])' if recipe.posterior else "print(space.sample(5))",
+        *(["print(space.decode(codes))"] if recipe.posterior else []),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)

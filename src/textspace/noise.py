@@ -65,7 +65,7 @@ class Noise:
     def uniform(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
         """Numbers strictly between 0 and 1, in float64, of shape (samples, sentences, *shape)."""
         bits = self._bits(stream, shape, samples)
-        return _shifted(bits, 11).to(torch.float64).add_(0.5).mul_(2.0**-53)
+        return _shifted(bits, 12).to(torch.float64).add_(0.5).mul_(2.0**-52)  # exact: never rounds to 0 or 1
 
     def keep(self, stream: str, shape: tuple[int, ...], samples: int, drop: float) -> Tensor:
         """True with probability 1 - drop, of shape (samples, sentences, *shape)."""

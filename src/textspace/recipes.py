@@ -56,6 +56,29 @@ RECIPES: dict[str, Recipe] = {
             }
         ),
         _VAE,
+        _VAE.but(
+            {
+                "name": "default",
+                "about": "What you get without asking: a GRU autoencoder that reads both ways, with half the KL's weight so "
+                "that codes hold what decoding needs.",
+                "citation": "",
+                "encoder.kind": "gru",
+                "encoder.embedding": 128,
+                "encoder.hidden": 192,
+                "encoder.bidirectional": True,
+                "decoder.kind": "gru",
+                "decoder.embedding": 128,
+                "decoder.hidden": 192,
+                "decoder.input_dropout": 0.2,
+                "decoder.output_dropout": 0.2,
+                "initial.weights": None,
+                "objective.kl_weight": {"kind": "linear", "start": 0.0, "end": 0.5, "over": 4, "unit": "epochs"},
+                "training.optimizer": {"kind": "adam", "lr": 2e-3},
+                "training.epochs": 20,
+                "training.plateau": {"patience": 1, "max_decays": 4},
+                "training.criterion": "objective",
+            }
+        ),
     ]
 }
 

@@ -240,7 +240,7 @@ def test_a_damaged_cache_is_written_again(damage: Callable[[Path], None], name: 
         split = encode(corpus, tmp_path).splits["train"]
         assert [split.text(i) for i in range(4)] == [record.text for record in RECORDS]
         assert list(tmp_path.iterdir()) == [folder]
-    assert len(EncodedSplit(folder)) == 4
+    assert len(EncodedSplit.open(folder)) == 4
 
 
 class SecondPass:
@@ -301,7 +301,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> No
 
 
 def test_broken_unicode_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(TextspaceError, match="Sentence 2 of the valid split"):
+    with pytest.raises(TextspaceError, match="sentence 2 of the valid split"):
         encode(Corpus({"valid": [Record("a"), Record("\ud800")]}), tmp_path)
 
 

@@ -67,13 +67,13 @@ def plan_batches(
     """
     limit = size if tokens is None else tokens
     if limit is None or (size is not None and tokens is not None):
-        raise TextspaceError("Batches are made by a number of sentences or by a number of tokens: give one.")
+        raise TextspaceError("batches are made by a number of sentences or by a number of tokens: give one")
     if limit < 1:
-        raise TextspaceError(f"A batch cannot hold {limit} {'sentences' if tokens is None else 'tokens'}.")
+        raise TextspaceError(f"a batch cannot hold {limit} {'sentences' if tokens is None else 'tokens'}")
     random = np.random.Generator(np.random.Philox(key=np.array([seed, epoch], np.uint64)))
     if mixing == "balanced":
         if sources is None:
-            raise TextspaceError("Balanced mixing needs the source of each sentence.")
+            raise TextspaceError("balanced mixing needs the source of each sentence")
         rows = _balanced(sources, random)
     else:
         rows = np.arange(len(lengths))

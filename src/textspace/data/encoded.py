@@ -8,22 +8,26 @@ import itertools
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
+from textspace.data.options import Record
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
 from textspace.progress import track
 
-__all__ = ["EncodedCorpus", "EncodedSplit", "OverLong", "encode_corpus"]
+if TYPE_CHECKING:
+    from textspace.data.corpus import Corpus
+
+__all__ = ["ArrayFile", "EncodedCorpus", "EncodedSplit", "OverLong", "encode_corpus"]
 
 OverLong = Literal["drop", "truncate"]
 
@@ -44,30 +48,8 @@ _DTYPES: dict[str, DTypeLike] = {
 }
 
 
-class _Record(Protocol):
-    @property
-    def text(self) -> str: ...
-    @property
-    def label(self) -> str | None: ...
-    @property
-    def source(self) -> int: ...
-
-
-class _Report(Protocol):
-    over_long: int
-
-
-class _Corpus(Protocol):
-    @property
-    def splits(self) -> Mapping[str, Iterable[_Record]]: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def report(self) -> _Report: ...
-
-
 class EncodedSplit:
-    """The sentences of one split; its arrays stay on disk and are read as they are used.
+    """The sentences of one split. Arrays of a cached one stay on disk and are read as they are used.
 
     Attributes:
         offsets: sentence `i` is `tokens[offsets[i]:offsets[i + 1]]`, without start and end.
@@ -78,17 +60,31 @@ class EncodedSplit:
         fingerprint: of the content, the tokenizer and the options that made it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-        self.fingerprint: str = facts["fingerprint"]
-        self.over_long: int = facts["over_long"]
-        arrays = {name: _open(folder / f"{name}.npy") for name in _DTYPES}
-        if facts["arrays"] != {name: [str(array.dtype), len(array)] for name, array in arrays.items()}:
-            raise ValueError("arrays other than were written")
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], fingerprint: str, over_long: int) -> None:
+        self.fingerprint = fingerprint
+        self.over_long = over_long
         self.tokens, self.offsets = arrays["tokens"], arrays["offsets"]
         self.words, self.chars = arrays["words"], arrays["chars"]
         self.labels, self.sources = arrays["labels"], arrays["sources"]
         self._text, self._text_offsets = arrays["text"], arrays["text_offsets"]
+
+    @classmethod
+    def open(cls, folder: Path) -> EncodedSplit:
+        """The split that `encode_corpus` cached in a folder."""
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        arrays = {name: _open(folder / f"{name}.npy") for name in _DTYPES}
+        if facts["arrays"] != {name: [str(array.dtype), len(array)] for name, array in arrays.items()}:
+            raise ValueError("arrays other than were written")
+        return cls(arrays, facts["fingerprint"], facts["over_long"])
+
+    @classmethod
+    def of(cls, texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int | None) -> EncodedSplit:
+        """Sentences in memory, over-long ones cut."""
+        recipe = _Recipe(tokenizer, max_tokens, "truncate", labels=())
+        arrays, over_long = recipe.arrays([Record(text, None) for text in texts])
+        for offsets in ("offsets", "text_offsets"):
+            arrays[offsets] = np.concatenate([[0], arrays[offsets]])
+        return cls(arrays, fingerprint="", over_long=over_long)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -132,7 +128,7 @@ class EncodedCorpus:
 
 
 def encode_corpus(
-    corpus: _Corpus,
+    corpus: Corpus,
     tokenizer: Tokenizer,
     *,
     cache: Path,
@@ -169,10 +165,10 @@ def encode_corpus(
                     unfinished = Path(temporary, "split")
                     _write(unfinished, fingerprint, reading, recipe)
                     if again.digest != content.digest:
-                        raise TextspaceError(f"The {name} split changed while it was read; start again.")
+                        raise TextspaceError(f"the {name} split changed while it was read; start again")
                     split = _installed(unfinished, folder)
             except OSError as error:
-                raise TextspaceError(f"The cache folder {cache} cannot be written: {error}.") from error
+                raise TextspaceError(f"the cache folder {cache} cannot be written: {error}") from error
         splits[name] = split
     corpus.report.over_long = sum(split.over_long for split in splits.values())
     return EncodedCorpus(splits, recipe.labels)
@@ -186,14 +182,14 @@ class _Content:
         self._name = name
         self._hash = hashlib.blake2b()
 
-    def reading(self, records: Iterable[_Record]) -> Iterator[_Record]:
+    def reading(self, records: Iterable[Record]) -> Iterator[Record]:
         for record in records:
             try:
                 text = record.text.encode()
             except UnicodeEncodeError as error:
                 raise TextspaceError(
-                    f"Sentence {self.count + 1} of the {self._name} split is not valid Unicode "
-                    f"({error.reason}); mend or drop it."
+                    f"sentence {self.count + 1} of the {self._name} split is not valid Unicode "
+                    f"({error.reason}); mend or drop it"
                 ) from error
             self.count += 1
             self._hash.update(b"%d %d %a " % (len(text), record.source, record.label))
@@ -229,7 +225,7 @@ class _Recipe:
     def token_dtype(self) -> DTypeLike:
         return np.uint16 if len(self.tokenizer) <= 2**16 else np.uint32
 
-    def arrays(self, records: list[_Record]) -> tuple[dict[str, NDArray[Any]], int]:
+    def arrays(self, records: list[Record]) -> tuple[dict[str, NDArray[Any]], int]:
         """What to append to each file, and how many sentences were over-long.
 
         The offsets start at 0 here: `_write` moves them to where the files end.
@@ -261,8 +257,8 @@ class _Recipe:
         return columns, too_many
 
     def _shortened(
-        self, sentences: list[tuple[_Record, str, list[int]]], most: int
-    ) -> Iterator[tuple[_Record, str, list[int]]]:
+        self, sentences: list[tuple[Record, str, list[int]]], most: int
+    ) -> Iterator[tuple[Record, str, list[int]]]:
         for record, text, ids in sentences:
             if len(ids) <= most:
                 yield record, text, ids
@@ -271,8 +267,8 @@ class _Recipe:
                 yield record, self.tokenizer.covered(text, ids[:most]), ids[:most]
 
 
-def _chunks(records: Iterable[_Record]) -> Iterator[list[_Record]]:
-    chunk: list[_Record] = []
+def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
+    chunk: list[Record] = []
     characters = 0
     for record in records:
         chunk.append(record)
@@ -284,11 +280,11 @@ def _chunks(records: Iterable[_Record]) -> Iterator[list[_Record]]:
         yield chunk
 
 
-def _write(folder: Path, fingerprint: str, records: Iterable[_Record], recipe: _Recipe) -> None:
+def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _Recipe) -> None:
     folder.mkdir()
     dtypes = _DTYPES | {"tokens": recipe.token_dtype}
     with ExitStack() as stack:
-        files = {name: stack.enter_context(_ArrayFile(folder / f"{name}.npy", dtype)) for name, dtype in dtypes.items()}
+        files = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", dtype)) for name, dtype in dtypes.items()}
         starts = {"offsets": 0, "text_offsets": 0}
         for name in starts:
             files[name].append(np.zeros(1, np.int64))
@@ -309,15 +305,16 @@ def _write(folder: Path, fingerprint: str, records: Iterable[_Record], recipe: _
     (folder / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
 
-class _ArrayFile:
-    """A one-dimensional `.npy` file that grows."""
+class ArrayFile:
+    """A `.npy` file that grows: of numbers, or of rows of a shape."""
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+    def __init__(self, path: Path, dtype: DTypeLike, row: tuple[int, ...] = ()) -> None:
         self.dtype = np.dtype(dtype)
         self.length = 0
         self._path = path
+        self._row = row
 
-    def __enter__(self) -> _ArrayFile:
+    def __enter__(self) -> ArrayFile:
         self._file = self._path.open("wb")
         self._write_header()
         return self
@@ -336,7 +333,7 @@ class _ArrayFile:
         header = {
             "descr": npy.dtype_to_descr(self.dtype),
             "fortran_order": False,
-            "shape": (self.length,),
+            "shape": (self.length, *self._row),
         }
         npy.write_array_header_1_0(self._file, header)
 
@@ -351,14 +348,14 @@ def _open(path: Path) -> NDArray[Any]:
 def _opened(folder: Path) -> EncodedSplit | None:
     """The split cached in `folder`, or None if there is none or it is damaged."""
     try:
-        return EncodedSplit(folder)
+        return EncodedSplit.open(folder)
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         return None
 
 
 def _installed(unfinished: Path, folder: Path) -> EncodedSplit:
     """Give a finished cache its name, unless another process has been faster."""
-    split = EncodedSplit(unfinished)  # open files stay readable wherever they are moved, even when deleted
+    split = EncodedSplit.open(unfinished)  # open files stay readable wherever they are moved, even when deleted
     while True:
         try:
             unfinished.rename(folder)

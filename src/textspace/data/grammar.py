@@ -91,7 +91,7 @@ class Grammar:
         True
         """
         if n < 0:
-            raise TextspaceError(f"the number of sentences to sample must not be negative, and {n} is.")
+            raise TextspaceError(f"the number of sentences to sample must not be negative, and {n} is")
         return self._stream(n, seed)
 
     def _stream(self, n: int, seed: int) -> Iterator[Sentence]:
@@ -131,7 +131,7 @@ class Grammar:
         settings = {tuple(sorted(labels)) for _, labels, _ in self._parse(text)}
         if len(settings) != 1:
             fault = "has several readings in" if settings else "is not a sentence of"
-            raise TextspaceError(f"{text!r} {fault} this grammar, so its factors are unknown.")
+            raise TextspaceError(f"{text!r} {fault} this grammar, so its factors are unknown")
         found = dict(settings.pop())
         return {name: found[name] for name in self.factor_names}
 
@@ -258,10 +258,10 @@ class Grammar:
                 names = [name for name, _ in choice.labels]
                 names += [name for s in choice.symbols for name in below.get(s, ())]
                 if len(set(names)) < len(names):
-                    raise TextspaceError(f"the rules of {symbol} settle one factor twice: {sorted(names)}.")
+                    raise TextspaceError(f"the rules of {symbol} settle one factor twice: {sorted(names)}")
                 settled.add(tuple(sorted(names)))
             if len(settled) > 1:
-                raise TextspaceError(f"the rules of {symbol} settle different factors: {sorted(settled)}.")
+                raise TextspaceError(f"the rules of {symbol} settle different factors: {sorted(settled)}")
             return settled.pop()
 
         return self._fold(own)
@@ -269,11 +269,11 @@ class Grammar:
 
 def _scaled(symbol: str, rules: Sequence[Rule]) -> list[_Choice]:
     if not symbol[:1].isupper():
-        raise TextspaceError(f"the grammar symbol {symbol!r} must begin with a capital letter.")
+        raise TextspaceError(f"the grammar symbol {symbol!r} must begin with a capital letter")
     total = sum(rule.weight for rule in rules)
     choices = [_Choice(r.weight / total, tuple(r.expansion.split()), tuple(r.labels.items())) for r in rules]
     if not choices or any(choice.probability <= 0 or not choice.symbols for choice in choices):
-        raise TextspaceError(f"{symbol} needs rules, each with a positive weight and a non-empty expansion.")
+        raise TextspaceError(f"{symbol} needs rules, each with a positive weight and a non-empty expansion")
     return choices
 
 
@@ -286,9 +286,9 @@ def _bottom_up(choices: Mapping[str, list[_Choice]], start: str) -> list[str]:
         if symbol in finished or not symbol[:1].isupper():
             return
         if symbol not in choices:
-            raise TextspaceError(f"the grammar uses the symbol {symbol} but has no rules for it.")
+            raise TextspaceError(f"the grammar uses the symbol {symbol} but has no rules for it")
         if symbol in open_symbols:
-            raise TextspaceError(f"the grammar symbol {symbol} leads back to itself, so sentences have no bound.")
+            raise TextspaceError(f"the grammar symbol {symbol} leads back to itself, so sentences have no bound")
         open_symbols.add(symbol)
         for choice in choices[symbol]:
             for s in choice.symbols:

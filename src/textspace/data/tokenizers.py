@@ -79,15 +79,19 @@ class Tokenizer:
         try:
             return cls(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise TextspaceError(f"The tokenizer {path} cannot be read: {error.strerror or error}.") from error
+            raise TextspaceError(f"the tokenizer {path} cannot be read: {error.strerror or error}") from error
         except Exception as error:  # the library raises bare Exception
             raise TextspaceError(
-                f"{path} is damaged or is not a Textspace tokenizer ({error}); train or copy it again."
+                f"{path} is damaged or is not a Textspace tokenizer ({error}); train or copy it again"
             ) from error
 
     def save(self, path: str | Path) -> None:
         """Write `tokenizer.json`, which other users of the `tokenizers` library can read too."""
         Path(path).write_text(self._json, encoding="utf-8")
+
+    def to_json(self) -> str:
+        """What `save` writes."""
+        return self._json
 
     @property
     def fingerprint(self) -> str:
@@ -128,7 +132,7 @@ class Tokenizer:
     def token(self, token_id: int) -> str:
         """The vocabulary's entry for an id (of subwords: in the library's alphabet of bytes)."""
         if not 0 <= token_id < len(self._tokens):
-            raise TextspaceError(f"There is no token {token_id}: ids go from 0 to {len(self) - 1}.")
+            raise TextspaceError(f"there is no token {token_id}: ids go from 0 to {len(self) - 1}")
         return self._tokens[token_id]
 
     def id(self, token: str) -> int:
@@ -176,9 +180,9 @@ def _train_words(config: WordTokenizer, texts: Iterable[str]) -> dict[str, Any]:
     words = sorted(frequent, key=lambda word: (-counts[word], word))[: config.size]
     if not words:
         raise TextspaceError(
-            f"No word occurs {config.min_count} times or more in the training texts; lower min_count."
+            f"no word occurs {config.min_count} times or more in the training texts; lower min_count"
             if counts
-            else "The training texts hold no words."
+            else "the training texts hold no words"
         )
     ids = {word: position for position, word in enumerate((*SPECIALS, *words))}
     tokenizer = library.Tokenizer(models.WordLevel(ids, unk_token=SPECIALS[UNKNOWN]))
@@ -208,7 +212,7 @@ def _train_subwords(config: BPETokenizer | UnigramTokenizer, texts: Iterable[str
         model = models.Unigram()
         trainer = trainers.UnigramTrainer(unk_token=SPECIALS[UNKNOWN], **options)
     else:
-        raise TextspaceError(f"There is no tokenizer {config.kind!r}; {nearest(config.kind, _KINDS.values())}")
+        raise TextspaceError(f"there is no tokenizer {config.kind!r}; {nearest(config.kind, _KINDS.values())}")
     tokenizer = library.Tokenizer(model)
     tokenizer.pre_tokenizer = _pre_tokenizer()
     tokenizer.decoder = decoders.ByteLevel()
@@ -250,7 +254,7 @@ def _valid(texts: Iterable[str]) -> Iterator[str]:
             raise _not_unicode() from error
         yield text
     if not count:
-        raise TextspaceError("There is no text to train a tokenizer on.")
+        raise TextspaceError("there is no text to train a tokenizer on")
 
 
 def _short(texts: Iterable[str]) -> Iterator[str]:
@@ -284,4 +288,4 @@ def _pre_tokenizer() -> pre_tokenizers.ByteLevel:
 
 
 def _not_unicode() -> TextspaceError:
-    return TextspaceError("A text is not valid Unicode (it holds half of a surrogate pair); mend or drop it.")
+    return TextspaceError("a text is not valid Unicode (it holds half of a surrogate pair); mend or drop it")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import textspace
+from textspace import folder as folders
 from textspace.config import Recipe
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, encode_corpus
@@ -74,6 +74,7 @@ def train(
     *,
     options: ReadOptions | None = None,
     resume: bool = False,
+    init: Path | str | None = None,
     device: str | None = None,
     silent: bool = False,
     say: Callable[[str], None] = lambda text: None,
@@ -86,13 +87,14 @@ def train(
         out: the folder.
         options: how to read the source.
         resume: continue the run in `out` from its last checkpoint.
+        init: start from the weights and the tokenizer of the space in this folder.
         device: "cpu" or "cuda"; by default the GPU where there is one.
         silent: no progress display.
         say: takes each line about the data and the result.
 
     Returns:
         How the run ended. The folder holds `recipe.json`, `tokenizer.json`, `model.safetensors` (the best weights),
-        `metrics.json`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`.
+        `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`.
     """
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     options = options or ReadOptions()
@@ -101,7 +103,8 @@ def train(
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
     processes = Processes(device)
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    known = Tokenizer.load(folder / "tokenizer.json") if resume else None
+    start = folders.load(init) if init is not None and not resume else None
+    known = Tokenizer.load(folder / "tokenizer.json") if resume else start.tokenizer if start else None
     if processes.first:  # the others find the cache filled
         prepared = prepare(corpus, recipe, tokenizer=known, progress=not silent)
         for line in corpus.report.lines():
@@ -118,6 +121,8 @@ def train(
             raise TextspaceError(f"{corpus.name} has no sentences to {_PURPOSE[needed]}: give a source with more text")
 
     model = Model(recipe, len(prepared.tokenizer))
+    if start:
+        checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
     trainer = Trainer(
         recipe,
         model,
@@ -133,8 +138,7 @@ def train(
         trainer.resume()
     trained = trainer.run()
     if processes.first:
-        checkpoints.write_file(folder / "model.safetensors", trainer.best_weights)
-        metrics = {
+        metrics: dict[str, Any] = {
             "textspace": textspace.__version__,
             "source": corpus.name,
             "trained": asdict(trained),
@@ -145,7 +149,7 @@ def train(
             if name in splits and len(splits[name]):
                 measured = likelihood(model, splits[name], seed=seed_of(recipe.training.seed, "validation"))
                 metrics[name] = {key: estimate.to_dict() for key, estimate in measured.estimates().items()}
-        checkpoints.write_file(folder / "metrics.json", json.dumps(metrics, indent=1).encode())
+        folders.save(folder, recipe, prepared.tokenizer, model, metrics)
         draw_curves(folder)
     processes.wait()
     return trained

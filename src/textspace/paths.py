@@ -1,0 +1,41 @@
+"""Paths between codes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textspace.errors import TextspaceError
+
+__all__ = ["Path", "interpolated"]
+
+Codes = NDArray[np.floating[Any]]
+Path = Literal["linear", "spherical"]
+
+
+def interpolated(a_Z: Codes, b_Z: Codes, steps: int, path: Path = "linear") -> Codes:
+    """Codes on the way from one to another, both included.
+
+    A spherical path turns at an even rate from one direction to the other while the length changes evenly.
+
+    >>> interpolated(np.array([1.0, 0.0]), np.array([0.0, 1.0]), 3, "spherical").round(3).tolist()
+    [[1.0, 0.0], [0.707, 0.707], [0.0, 1.0]]
+    """
+    if steps < 2:
+        raise TextspaceError(f"an interpolation has at least its 2 ends, so steps cannot be {steps}")
+    if path not in ("linear", "spherical"):
+        raise TextspaceError(f"there is no path {path!r}: use 'linear' or 'spherical'")
+    share_N1 = np.linspace(0, 1, steps)[:, None]
+    straight_NZ = (1 - share_N1) * a_Z + share_N1 * b_Z
+    length_a, length_b = np.linalg.norm(a_Z), np.linalg.norm(b_Z)
+    if path == "linear" or not length_a or not length_b:
+        return straight_NZ
+    angle = np.arccos(np.clip(a_Z @ b_Z / (length_a * length_b), -1, 1))
+    if np.sin(angle) < 1e-6:  # same or opposite directions: there is no one arc
+        return straight_NZ
+    turned_NZ = (np.sin((1 - share_N1) * angle) * a_Z / length_a + np.sin(share_N1 * angle) * b_Z / length_b) / np.sin(
+        angle
+    )
+    return turned_NZ * ((1 - share_N1) * length_a + share_N1 * length_b)
