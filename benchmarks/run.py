@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import text_pipeline, trainer_overhead
+from benchmarks import text_pipeline, trainer_overhead, using_a_space
 
 if __name__ == "__main__":
     trainer_overhead.main()
     text_pipeline.main()
+    using_a_space.main()

@@ -3,17 +3,20 @@
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+import numpy as np
 import pytest
 from helpers import small, tiny_sentences
 
 from textspace.cli import main
 from textspace.recipes import RECIPES
+from textspace.space import Space
 
 
 class Ended(NamedTuple):
@@ -48,6 +51,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a text file, a recipe, and a space trained on them."""
     folder = tmp_path_factory.mktemp("cli")
     (folder / "text.txt").write_text("\n".join([*tiny_sentences(), "", "  "]))
+    (folder / "table.tsv").write_text("label\ttext\n1\ta b\n2\tc d\n")
     (folder / "recipe.json").write_text(small(RECIPES["vae"]).to_json())
     trained = textspace("train", "text.txt", "--config", "recipe.json", "--out", "done", cwd=folder)
     assert trained.returncode == 0, trained.stderr
@@ -93,6 +97,107 @@ def test_standard_input_is_a_source(workplace: Path) -> None:
     assert sum(split["sentences"] for split in json.loads(told.stdout)["splits"].values()) == 15
 
 
+def test_codes_go_out_and_come_back_as_sentences(workplace: Path) -> None:
+    for ending in ("npy", "npz", "csv", "jsonl", "parquet"):
+        out = f"codes.{ending}"
+        told = textspace("encode", "done", "text.txt", "--out", out, cwd=workplace)
+        assert told.returncode == 0, told.stderr
+        assert f"400 codes of 4 dimensions in {out}" in told.stderr
+        assert "2 empty lines skipped" in told.stderr
+    decoded = {
+        textspace("decode", "done", f"codes.{ending}", cwd=workplace).stdout
+        for ending in ("npy", "npz", "csv", "jsonl", "parquet")
+    }
+    assert len(decoded) == 1
+    again = textspace("reconstruct", "done", "text.txt", cwd=workplace)
+    assert {again.stdout} == decoded
+    assert len(again.stdout.splitlines()) == 400
+    codes = np.load(workplace / "codes.npy")
+    assert np.allclose(codes, Space.load(workplace / "done").encode(tiny_sentences()), atol=1e-5)
+
+
+def test_pipes(workplace: Path) -> None:
+    encoded = textspace("encode", "done", "-", cwd=workplace, stdin="anna sees cats\nbob hears songs\n")
+    assert [json.loads(line)["text"] for line in encoded.stdout.splitlines()] == ["anna sees cats", "bob hears songs"]
+    decoded = textspace("decode", "done", "-", "--json", cwd=workplace, stdin=encoded.stdout)
+    assert decoded.returncode == 0, decoded.stderr
+    again = Space.load(workplace / "done").reconstruct(["anna sees cats", "bob hears songs"])
+    assert json.loads(decoded.stdout) == again
+    labelled = textspace("encode", "done", "table.tsv", "--label-column", "label", cwd=workplace)
+    assert [json.loads(line)["label"] for line in labelled.stdout.splitlines()] == ["1", "2"]
+
+
+@pytest.mark.parametrize("method", [[], ["--temperature", "0.5"], ["--width", "3"], ["--method", "greedy"]])
+def test_samples_depend_on_the_seed_alone(workplace: Path, method: list[str]) -> None:
+    runs = [
+        textspace("sample", "done", "-n", "3", "--seed", seed, "--json", *method, cwd=workplace).stdout
+        for seed in ("1", "1", "2")
+    ]
+    assert runs[0] == runs[1] != runs[2]
+    assert len(json.loads(runs[0])) == 3
+
+
+def test_walks_variants_and_neighbours(workplace: Path) -> None:
+    space = Space.load(workplace / "done")
+    for path in ("linear", "spherical"):
+        arguments = ["interpolate", "done", "anna sees cats", "bob hears songs", "--steps", "4", "--path", path]
+        walked = textspace(*arguments, cwd=workplace).stdout.splitlines()
+        assert walked == space.interpolate("anna sees cats", "bob hears songs", steps=4, path=path)
+    varied = textspace("vary", "done", "anna sees cats", "-n", "3", "--strength", "2", "--json", cwd=workplace)
+    assert [each["text"] for each in json.loads(varied.stdout)] == [
+        each.text for each in space.vary("anna sees cats", 3, strength=2.0)
+    ]
+    assert "moved" in textspace("vary", "done", "anna sees cats", cwd=workplace).stdout
+    found = textspace("neighbors", "done", "anna sees cats", "--data", "text.txt", "-k", "2", "--json", cwd=workplace)
+    assert len(json.loads(found.stdout)) == 2
+    assert json.loads(found.stdout)[0]["similarity"] > 0.999
+    assert "cosine" in textspace("neighbors", "done", "anna", "--data", "text.txt", cwd=workplace).stdout
+
+
+def test_every_sentence_can_be_scored_token_by_token(workplace: Path) -> None:
+    told = textspace("score", "done", "-", "--each", "--samples", "5", cwd=workplace, stdin="anna sees cats\nbob\n")
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [line["tokens"] for line in lines] == [["anna", "sees", "cats", "</s>"], ["bob", "</s>"]]
+    for line in lines:
+        assert -sum(line["token_log_probabilities"]) == pytest.approx(line["reconstruction"], rel=1e-4)
+        assert line["elbo"] == pytest.approx(line["reconstruction"] + line["kl"], rel=1e-4)
+
+
+def test_info_shows_the_card(workplace: Path) -> None:
+    assert "Code dimensions: 4" in textspace("info", "done", cwd=workplace).stdout
+    told = json.loads(textspace("info", "done", "--json", cwd=workplace).stdout)
+    assert told["recipe"]["latent"]["dim"] == 4
+    assert told["metrics"]["trained"]["steps"] > 0
+
+
+def test_a_dry_run_trains_nothing(workplace: Path) -> None:
+    arguments = ["train", "text.txt", "--config", "recipe.json", "--out", "never", "--dry-run"]
+    told = textspace(*arguments, cwd=workplace)
+    assert told.returncode == 0, told.stderr
+    assert "batches per epoch  12" in told.stdout
+    assert "s an epoch, at most 2 epochs" in told.stdout
+    parts = json.loads(textspace(*arguments, "--json", cwd=workplace).stdout)
+    assert parts["parts"]["encoder"].startswith("lstm embedding=12 hidden=16")
+    assert not (workplace / "never").exists()
+
+
+def test_a_space_goes_on_learning_from_new_text(workplace: Path) -> None:
+    (workplace / "more.txt").write_text("\n".join("dora likes stones" for _ in range(40)))
+    arguments = ["train", "more.txt", "--init", "done", "--out", "further", "--epochs", "1", "--json"]
+    told = textspace(*arguments, cwd=workplace)
+    assert told.returncode == 0, told.stderr
+    before, after = Space.load(workplace / "done"), Space.load(workplace / "further")
+    assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
+    scores = [float(space.score("dora likes stones", samples=0).elbo_N[0]) for space in (before, after)]
+    assert scores[1] < scores[0]  # it started from what it knew and learned the new text
+
+
+def test_inputs_a_space_can_make_little_of_are_reported(workplace: Path) -> None:
+    told = textspace("reconstruct", "done", "-", cwd=workplace, stdin="quite unheard of words\nanna sees cats\n")
+    assert told.returncode == 0
+    assert "textspace: note: 1 of 2 sentences are mostly words this space does not know" in told.stderr
+
+
 def test_recipes_are_listed_and_shown(workplace: Path) -> None:
     listed = textspace("recipes", cwd=workplace).stdout
     assert all(name in listed for name in RECIPES)
@@ -123,15 +228,48 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("train text.txt --device gpu", "there is no device 'gpu'"),
         ("score folder text.txt", "is not a trained space: it has no recipe.json"),
         ("score done folder --split tset", "has no split 'tset'; did you mean 'test'?"),
+        ("score done folder", "has the splits train, test: choose one with --split"),
         ("recipes show vea", "there is no recipe 'vea'"),
+        ("train", "Missing argument"),
+        ("train text.txt --recpie vae", "No such option: --recpie"),
+        ("trian text.txt", "No such command 'trian'"),
+        ("train binary.txt --out new", "looks like a binary file"),
+        ("train text.txt --init folder --out new", "cannot read the recipe"),
+        ("encode done text.txt --out codes.npq", "npq"),
+        ("encode done none.txt", "none.txt"),
+        ("encode done text.txt --what mode", "--what is 'mode': use mean or sample"),
+        ("decode done none.npy", "none.npy"),
+        ("decode done wide.npy", "7 columns and this space has 4 dimensions"),
+        ("decode done nan.npy", "row 1 of nan.npy has a number that is NaN"),
+        ("decode done text.txt", "text.txt"),
+        ("decode done wide.npy --method baem", "did you mean 'beam'?"),
+        ("sample done --temperature -1", "temperature"),
+        ("sample done --method greedy --top-k 3", "top_k"),
+        ("interpolate done anna bob --steps 1", "steps cannot be 1"),
+        ("interpolate done anna bob --path round", "there is no path 'round'"),
+        ("vary done anna --strength -1", "strength is -1.0"),
+        ("neighbors done anna --data none.txt", "none.txt"),
+        ("neighbors done anna --data text.txt -k 0", "cannot find 0 neighbours"),
+        ("info folder", "is not a trained space: it has no recipe.json"),
+        ("info newer", "has format 99 and this version of textspace reads up to 1: update textspace"),
+        ("info cut", "cannot read the weights in"),
+        ("describe table.tsv --label-column lable", "did you mean 'label'?"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(workplace: Path, arguments: str, sentence: str) -> None:
     (workplace / "empty.txt").write_text("\n\n")
-    (workplace / "table.tsv").write_text("label\ttext\n1\ta b\n2\tc d\n")
     (workplace / "folder").mkdir(exist_ok=True)
     for split in ("train", "test"):
         (workplace / "folder" / f"{split}.txt").write_text("anna sees cats\n" * 5)
+    (workplace / "binary.txt").write_bytes(bytes(range(256)) * 20)
+    np.save(workplace / "wide.npy", np.zeros((2, 7), np.float32))
+    np.save(workplace / "nan.npy", np.full((2, 4), np.nan, np.float32))
+    for name in ("newer", "cut"):
+        shutil.copytree(workplace / "done", workplace / name, dirs_exist_ok=True)
+    newer = workplace / "newer" / "recipe.json"
+    newer.write_text(newer.read_text().replace('"format": 1', '"format": 99'))
+    weights = workplace / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
     told = textspace(*arguments.split(), cwd=workplace)
     assert told.returncode == 2, told.stderr
     assert sentence in told.stderr

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textspace.config import Recipe
+    from textspace.errors import TextspaceError
+    from textspace.recipes import recipe
+    from textspace.space import Space
+    from textspace.train.fit import train
+    from textspace.transformer import TextspaceTransformer
+
 __all__ = ["Recipe", "Space", "TextspaceError", "TextspaceTransformer", "__version__", "recipe", "train"]
 
 __version__ = "0.1.0"

@@ -1,7 +1,8 @@
-"""The demonstration: train on the built-in corpus, and compare the likelihood with the exact one."""
+"""The demonstration: train on the built-in corpus, compare with the truth, and walk through the space."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,63 +11,78 @@ from rich.table import Table
 
 from textspace.data.corpus import open_corpus
 from textspace.data.english import english
-from textspace.evaluate.likelihood import likelihood
-from textspace.folder import load
 from textspace.recipes import recipe
-from textspace.train.fit import prepare, train
-from textspace.train.processes import Processes
+from textspace.space import Space
+from textspace.train.fit import train
 
 __all__ = ["run"]
 
 SOURCE = "builtin:20000"
-SETTINGS = {
-    "text.tokenizer.min_count": 2,
-    "encoder.embedding": 128,
-    "encoder.hidden": 192,
-    "decoder.embedding": 128,
-    "decoder.hidden": 192,
-    "decoder.input_dropout": 0.2,
-    "decoder.output_dropout": 0.2,
-    "initial.weights": None,
-    "objective.kl_weight": {"kind": "linear", "start": 0.0, "end": 1.0, "over": 4, "unit": "epochs"},
-    "training.optimizer": {"kind": "adam", "lr": 0.002},
-    "training.epochs": 8,
-}
+EPOCHS = 10
+ACTIVE = 0.01
+"""A dimension is active when the variance of its means over sentences is above this."""
 
 
 def run(out: Path, *, seed: int, device: str | None, console: Console) -> None:
-    """Train the `vae` recipe at a size that takes two cores a few minutes; print what it learned."""
+    """Train the `default` recipe for a few minutes on two cores, and print what it learned."""
     grammar = english()
-    console.print(
-        f"The built-in corpus: sentences of a grammar with {len(grammar.vocabulary()):,} words and an entropy of "
-        f"{grammar.entropy():.2f} nats a sentence, so the exact probability of every sentence is known.",
-        highlight=False,
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    say(
+        f"The built-in corpus: sentences of a grammar with {len(grammar.vocabulary()):,} words and "
+        f"{grammar.entropy():.2f} nats of entropy a sentence, so that the exact probability of every sentence is known."
     )
-    chosen = recipe("vae").but({**SETTINGS, "training.seed": seed})
-    trained = train(SOURCE, chosen, out, device=device, say=lambda line: console.print(line, highlight=False))
+    chosen = recipe("default").but({"training.epochs": EPOCHS, "training.seed": seed})
+    trained = train(SOURCE, chosen, out, device=device, say=say)
+    space = Space.load(out, device)
+    texts = [record.text for record in open_corpus(SOURCE).splits["test"]]
+    console.print(_table(space, texts, seed))
 
-    saved = load(out, str(Processes(device).device))
-    test = prepare(open_corpus(SOURCE), chosen, tokenizer=saved.tokenizer).encoded.splits["test"]
-    measured = likelihood(saved.model, test, samples=50, seed=seed)
-    exact_N = np.array([-grammar.log_prob(test.text(row)) for row in range(len(test))])
+    shown = texts[:5]
+    again = space.reconstruct(shown)
+    console.print(_pairs("Reconstructions", ("sentence", "decoded from its code"), zip(shown, again, strict=True)))
+    say("\nSamples from the prior")
+    for text in space.sample(5, seed=seed):
+        say(f"  {text}")
+    say("\nFrom one sentence to another")
+    for text in space.interpolate(texts[5], texts[6], steps=6):
+        say(f"  {text}")
+    say(
+        f"\n{trained.parameters:,} parameters, {trained.steps:,} steps in {trained.seconds:.0f} s.\n"
+        f"The space is in {out}, its curves in {out / 'curves.png'}. Try:\n"
+        f'  textspace vary {out} "{shown[0]}"\n'
+        f'  textspace neighbors {out} "{shown[0]}" --data builtin --split train'
+    )
+
+
+def _table(space: Space, texts: list[str], seed: int) -> Table:
+    measured = space.score(texts, samples=50, seed=seed)
     estimates = measured.estimates()
-
-    table = Table(title=f"{len(test):,} test sentences, nats a sentence", box=None, title_justify="left")
+    exact_N = np.array([-english().log_prob(text) for text in texts])
+    active = int((space.encode(texts).var(axis=0) > ACTIVE).sum())
+    table = Table(title=f"\n{len(texts):,} test sentences, nats a sentence", box=None, title_justify="left")
     table.add_column("measure")
-    table.add_column("value ± standard error", justify="right")
+    table.add_column("value ± standard error", justify="right", no_wrap=True)
     for name in ("reconstruction", "kl", "elbo", "nll"):
         table.add_row(estimates[name].name, str(estimates[name]))
     table.add_row("exact -log p of the same sentences: no model can pass it", f"{exact_N.mean():.2f}")
     if measured.nll_N is not None:
         gap_N = measured.nll_N - exact_N
-        table.add_row(
-            "distance from perfect: the bound less the exact value",
-            f"{gap_N.mean():.2f} ± {gap_N.std(ddof=1) / np.sqrt(len(gap_N)):.2f}",
-        )
+        error = gap_N.std(ddof=1) / np.sqrt(len(gap_N))
+        table.add_row("distance from perfect: the bound less the exact value", f"{gap_N.mean():.2f} ± {error:.2f}")
     table.add_row(estimates["nll_ppl_word"].name, str(estimates["nll_ppl_word"]))
-    console.print(table)
-    console.print(
-        f"{trained.parameters:,} parameters, {trained.steps:,} steps in {trained.seconds:.0f} s. "
-        f"The space is in {out}, its curves in {out / 'curves.png'}.",
-        highlight=False,
-    )
+    words = np.array([len(text.split()) + 1 for text in texts])
+    table.add_row("exact perplexity per word", f"{np.exp(exact_N.sum() / words.sum()):.2f}")
+    table.add_row(f"active units, of {space.dim} (variance of means above {ACTIVE})", str(active))
+    return table
+
+
+def _pairs(title: str, heads: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> Table:
+    table = Table(title=f"\n{title}", box=None, title_justify="left")
+    for head in heads:
+        table.add_column(head)
+    for pair in pairs:
+        table.add_row(*pair)
+    return table

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from textspace.config import Recipe
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
@@ -47,10 +49,20 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
     missing = [name for name in (RECIPE, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]
     if missing:
         raise TextspaceError(f"{folder} is not a trained space: it has no {missing[0]}")
-    recipe = Recipe.load(folder / RECIPE)
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    try:
+        recipe = Recipe.load(folder / RECIPE)
+        tokenizer = Tokenizer.load(folder / TOKENIZER)
+        tensors = checkpoints.read_tensors(folder / WEIGHTS)
+        with torch.device("meta"):  # so that a recipe of another size is noticed before it takes all memory
+            checkpoints.load_weights(Model(recipe, len(tokenizer)), tensors, str(folder))
+        damaged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        told = str(error).partition("\n")[0]
+        raise TextspaceError(f"{folder} is damaged or no trained space ({told}): train or copy it again") from None
+    if damaged:
+        raise TextspaceError(f"the weights in {folder} are damaged: {damaged[0]!r} holds a number that is not finite")
     model = Model(recipe, len(tokenizer))
-    checkpoints.load_weights(model, checkpoints.read_tensors(folder / WEIGHTS), str(folder))
+    checkpoints.load_weights(model, tensors, str(folder))
     return Saved(recipe, tokenizer, model.to(device).eval(), _metrics(folder / METRICS))
 
 
@@ -58,13 +70,20 @@ def _metrics(path: Path) -> dict[str, Any]:
     """What was measured; a space works without it, so a damaged file is only empty."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> str:
     """The model card: what it is, what it was trained on, how good it is, how to use it."""
+    try:
+        return _card(recipe, tokenizer, model, metrics)
+    except (AttributeError, LookupError, TypeError, ValueError):  # these metrics are not what training writes
+        return _card(recipe, tokenizer, model, {})
+
+
+def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> str:
     lines = [f"# A text space: {recipe.name}", "", recipe.about or "A custom recipe.", ""]
     trained = metrics.get("trained", {})
     facts = {

@@ -27,15 +27,20 @@ def interpolated(a_Z: Codes, b_Z: Codes, steps: int, path: Path = "linear") -> C
         raise TextspaceError(f"an interpolation has at least its 2 ends, so steps cannot be {steps}")
     if path not in ("linear", "spherical"):
         raise TextspaceError(f"there is no path {path!r}: use 'linear' or 'spherical'")
+    a_Z, b_Z = np.asarray(a_Z, np.float64), np.asarray(b_Z, np.float64)
     share_N1 = np.linspace(0, 1, steps)[:, None]
     straight_NZ = (1 - share_N1) * a_Z + share_N1 * b_Z
     length_a, length_b = np.linalg.norm(a_Z), np.linalg.norm(b_Z)
     if path == "linear" or not length_a or not length_b:
         return straight_NZ
-    angle = np.arccos(np.clip(a_Z @ b_Z / (length_a * length_b), -1, 1))
-    if np.sin(angle) < 1e-6:  # same or opposite directions: there is no one arc
+    ahead_Z, goal_Z = a_Z / length_a, b_Z / length_b
+    aside_Z = goal_Z - (goal_Z @ ahead_Z) * ahead_Z
+    if np.linalg.norm(aside_Z) < 1e-6:  # same or opposite directions: there is no one arc
         return straight_NZ
-    turned_NZ = (np.sin((1 - share_N1) * angle) * a_Z / length_a + np.sin(share_N1 * angle) * b_Z / length_b) / np.sin(
-        angle
-    )
-    return turned_NZ * ((1 - share_N1) * length_a + share_N1 * length_b)
+    # An arc in the plane of the two; unlike arccos, arctan2 is exact near its ends too.
+    angle = np.arctan2(np.linalg.norm(aside_Z), goal_Z @ ahead_Z)
+    aside_Z /= np.linalg.norm(aside_Z)
+    turned_NZ = np.cos(share_N1 * angle) * ahead_Z + np.sin(share_N1 * angle) * aside_Z
+    turned_NZ *= (1 - share_N1) * length_a + share_N1 * length_b
+    turned_NZ[0], turned_NZ[-1] = a_Z, b_Z  # not off by a rounding
+    return turned_NZ

@@ -59,8 +59,8 @@ RECIPES: dict[str, Recipe] = {
         _VAE.but(
             {
                 "name": "default",
-                "about": "What you get without asking: a GRU autoencoder that reads both ways, with half the KL's weight so "
-                "that codes hold what decoding needs.",
+                "about": "What you get without asking: a GRU variational autoencoder that reads both ways, with half "
+                "the KL's weight so that codes hold what decoding needs.",
                 "citation": "",
                 "encoder.kind": "gru",
                 "encoder.embedding": 128,
@@ -76,7 +76,6 @@ RECIPES: dict[str, Recipe] = {
                 "training.optimizer": {"kind": "adam", "lr": 2e-3},
                 "training.epochs": 20,
                 "training.plateau": {"patience": 1, "max_decays": 4},
-                "training.criterion": "objective",
             }
         ),
     ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
+import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -42,6 +46,9 @@ Texts = str | Sequence[str]
 
 CHUNK = 4096
 """Sentences that streaming methods hold at once."""
+
+DECODED_AT_ONCE = 256
+"""Sentences in a batch of decoding unless asked otherwise."""
 
 MOSTLY_UNKNOWN = 0.5
 """Sentences with more than this share of unknown words are reported."""
@@ -92,7 +99,7 @@ class Space:
     @classmethod
     def fit(
         cls,
-        source: str | Path | Iterable[str] | Corpus,
+        source: str | Path | Iterable[str] | Mapping[str, Any] | Corpus,
         recipe: Recipe | str = "default",
         *,
         out: Path | str | None = None,
@@ -106,7 +113,8 @@ class Space:
         """Train a space.
 
         Args:
-            source: a file, folder or other source by name (see `textspace train --help`), a `Corpus`, or sentences.
+            source: a file, folder or other source by name (see `textspace train --help`), a `Corpus`, sentences, or a
+                mapping from "train", "valid" and "test" to any of these.
             recipe: a recipe or the name of one.
             out: the folder to leave it in; by default nothing is kept on disk.
             epochs: at most so many.
@@ -124,11 +132,12 @@ class Space:
         chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
         shorthands = {"training.epochs": epochs, "training.seed": seed}
         chosen = chosen.with_settings(settings).but({path: n for path, n in shorthands.items() if n is not None})
-        if not isinstance(source, str | Path | Corpus):
+        if not isinstance(source, str | Path | Corpus | Mapping):
             source = corpus_of(source, options=options or ReadOptions(), normalise=chosen.text.normalise)
         with tempfile.TemporaryDirectory() as temporary:
             where = Path(out) if out is not None else Path(temporary)
-            train(source, chosen, where, options=options, device=device, silent=not show_progress)
+            kept = out is not None
+            train(source, chosen, where, options=options, device=device, silent=not show_progress, curves=kept)
             return cls.load(where, device)
 
     @classmethod
@@ -143,11 +152,11 @@ class Space:
         """Write the space into a folder: recipe, weights, tokenizer, metrics and a model card."""
         folders.save(Path(folder), self.recipe, self.tokenizer, self.model, self.metrics)
 
-    def to(self, device: str) -> Space:
+    def to(self, device: str | torch.device) -> Space:
         """Move the model; returns the space itself."""
         from textspace.train.processes import Processes
 
-        self.model.to(Processes(device).device)
+        self.model.to(Processes(str(device)).device)
         return self
 
     @property
@@ -179,7 +188,7 @@ class Space:
             texts: a sentence or a list of them.
             what: the posterior's mean, a sample of it, or its parameters (mean and deviation).
             output: numpy on the CPU, or a tensor on the space's device.
-            normalize: scale every code to length 1.
+            normalize: scale every code to length 1, and its deviation by the same factor.
             batch_size: sentences at once; by default as many as fit. The result does not depend on it.
             show_progress: show a bar.
             seed: of the samples; each sentence's noise is keyed by its position.
@@ -187,52 +196,74 @@ class Space:
         self._needs_codes()
         if what not in ("mean", "sample", "parameters"):
             raise TextspaceError(f"encode cannot give {what!r}: ask for 'mean', 'sample' or 'parameters'")
+        if output not in ("numpy", "tensor"):
+            raise TextspaceError(f"encode has no output {output!r}: ask for 'numpy' or 'tensor'")
         found = self._encode(self._encoded(_listed(texts)), what, batch_size, show_progress, seed)
         if normalize:
-            found = [_directions(codes_NZ) for codes_NZ in found]
+            length_N1 = _lengths(found[0])
+            found = [codes_NZ / length_N1 for codes_NZ in found]
         shaped: list[Any] = [codes_NZ[0] if isinstance(texts, str) else codes_NZ for codes_NZ in found]
         if output == "numpy":
             shaped = [codes.cpu().numpy() for codes in shaped]
         return Parameters(*shaped) if what == "parameters" else shaped[0]
 
+    def encode_stream(
+        self, texts: Iterable[str], *, what: Literal["mean", "sample"] = "mean", seed: int = 0
+    ) -> Iterator[tuple[list[str], Codes]]:
+        """Chunks of sentences with their codes, for a corpus larger than memory; troubles are told once, at the end."""
+        if what not in ("mean", "sample"):
+            raise TextspaceError(f"encode_stream cannot give {what!r}: ask for 'mean' or 'sample'")
+        for chunk, _, codes_NZ in self._streamed(texts, what, seed):
+            yield chunk, codes_NZ.cpu().numpy()
+
+    def _streamed(self, texts: Iterable[str], what: str, seed: int) -> Iterator[tuple[list[str], int, Tensor]]:
+        """Chunks of sentences, the position of the first of each, and their codes."""
+        self._needs_codes()
+        if isinstance(texts, str):
+            raise TextspaceError("this takes many sentences: give a list of them, not one string")
+        rest, troubles = iter(texts), _Troubles()
+        while chunk := list(islice(rest, CHUNK)):
+            first = troubles.sentences
+            split = self._split(chunk, troubles)
+            yield chunk, first, self._encode(split, what, None, False, seed, first)[0]
+        troubles.warn(self.recipe.text.max_tokens)
+
     @torch.no_grad()
     def _encode(
-        self, split: EncodedSplit, what: str, batch_size: int | None, show_progress: bool, seed: int
+        self, split: EncodedSplit, what: str, batch_size: int | None, show_progress: bool, seed: int, first: int = 0
     ) -> list[Tensor]:
-        """[means or samples], or [means, deviations], each (N, dim), in the order of the split."""
+        """[means or samples], or [means, deviations], each (N, dim), in the order of the split.
+
+        `first` is the position of the first sentence among all there are, which keys the noise.
+        """
         wanted = 2 if what == "parameters" else 1
-        codes = [torch.zeros(len(split), self.dim, device=self.device) for _ in range(wanted)]
-        size = {"size": batch_size} if batch_size else {"tokens": 2**14}
+        codes = [torch.zeros(len(split), self.dim, device=self.device, dtype=self._dtype) for _ in range(wanted)]
+        size = {"tokens": 2**14} if batch_size is None else {"size": batch_size}
         plan = plan_batches(split.lengths, **size, seed=0, epoch=0, shuffle=False)  # type: ignore[arg-type]
         for rows in track(plan, "encoding", show_progress, len(plan)):
             batch = make_batch(split, rows).to(self.device)
-            noise = Noise(seed, 0, batch.rows_B)
+            noise = Noise(seed, 0, batch.rows_B + first)
             site = self.model.sites(self.model.features(batch.encoder), noise, 1)["z"]
             parts = {"mean": [site.q.mean], "sample": [site.value_SBZ[0]], "parameters": [site.q.mean, site.q.stddev]}
             for whole, part in zip(codes, parts[what], strict=True):
-                whole[batch.rows_B] = part.to(whole.dtype)
+                whole[batch.rows_B] = part
         return codes
 
     def _encoded(self, texts: Sequence[str]) -> EncodedSplit:
-        """Tokens of sentences; says once what was cut or is mostly unknown."""
-        for row, text in enumerate(texts):
+        """Tokens of sentences; says what was cut or is mostly unknown."""
+        troubles = _Troubles()
+        split = self._split(texts, troubles)
+        troubles.warn(self.recipe.text.max_tokens)
+        return split
+
+    def _split(self, texts: Sequence[str], troubles: _Troubles) -> EncodedSplit:
+        for number, text in enumerate(texts, troubles.sentences + 1):
             if not isinstance(text, str):
-                raise TextspaceError(f"sentence {row + 1} is of type {type(text).__name__}: give strings")
+                raise TextspaceError(f"sentence {number} is of type {type(text).__name__}: give strings")
+            if not text.isascii() and _SURROGATE.search(text):
+                raise TextspaceError(f"sentence {number} holds half of a surrogate pair, which is not text: mend it")
         split = EncodedSplit.of([self._normalise(text) for text in texts], self.tokenizer, self.recipe.text.max_tokens)
-        if split.over_long:
-            warnings.warn(
-                f"{split.over_long:,} of {len(split):,} sentences had more than {self.recipe.text.max_tokens} tokens "
-                "and were cut there",
-                stacklevel=3,
-            )
-        unknown_N = np.diff(np.concatenate([[0], (split.tokens == UNKNOWN).cumsum()])[split.offsets])
-        counts_N = split.lengths - 2
-        heavy = int(((unknown_N > MOSTLY_UNKNOWN * counts_N) & (counts_N > 0)).sum())
-        if heavy:
-            warnings.warn(
-                f"{heavy:,} of {len(split):,} sentences are mostly words this space does not know; codes mean little",
-                stacklevel=3,
-            )
+        troubles.count(split)
         return split
 
     # Codes to sentences
@@ -242,7 +273,7 @@ class Space:
         codes: Any,
         *,
         method: Method | None = None,
-        batch_size: int = 256,
+        batch_size: int | None = None,
         show_progress: bool = False,
         seed: int = 0,
     ) -> Any:
@@ -251,43 +282,71 @@ class Space:
         Args:
             codes: a vector of `dim` numbers, or a matrix with such rows; numpy, tensor or nested lists.
             method: `Greedy()` (default), `Sampling(...)` or `Beam(...)` of `textspace.generate`.
-            batch_size: sentences at once.
+            batch_size: sentences at once; the result depends on it through rounding alone.
             show_progress: show a bar.
             seed: of sampling; each code's noise is keyed by its position.
         """
         codes_NZ, one = self._checked_codes(codes)
-        texts = list(self._decode(codes_NZ, method or Greedy(), batch_size, show_progress, seed))
+        texts = list(self._decode(codes_NZ, len(codes_NZ), method or Greedy(), batch_size, show_progress, seed))
         return texts[0] if one else texts
 
     def _decode(
-        self, codes_NZ: Tensor, method: Method, batch_size: int, show_progress: bool, seed: int
+        self,
+        codes_NZ: Tensor | None,
+        count: int,
+        method: Method,
+        batch_size: int | None,
+        show_progress: bool,
+        seed: int,
     ) -> Iterator[str]:
-        chunks = range(0, len(codes_NZ), batch_size)
-        for start in track(chunks, "decoding", show_progress, len(chunks)):
-            chunk_NZ = codes_NZ[start : start + batch_size]
-            rows_N = torch.arange(start, start + len(chunk_NZ), device=self.device)
-            made = generate(self.model.decoder, chunk_NZ, method, rows_N=rows_N, seed=seed)
+        """One sentence for each code; a language model has none and makes `count` sentences."""
+        size = DECODED_AT_ONCE if batch_size is None else batch_size
+        if size < 1:
+            raise TextspaceError(f"a batch cannot hold {size} sentences")
+        starts = range(0, count, size)
+        for start in track(starts, "decoding", show_progress, len(starts)):
+            rows_B = torch.arange(start, min(start + size, count), device=self.device)
+            codes_BZ = None if codes_NZ is None else codes_NZ[start : start + size]
+            made = generate(self.model.decoder, codes_BZ, method, rows_N=rows_B, seed=seed)
             yield from (self.tokenizer.decode(ids) for ids in made.ids)
 
     def _checked_codes(self, codes: Any) -> tuple[Tensor, bool]:
         """Codes as a matrix on the device, and whether they were one vector."""
         self._needs_codes()
-        dtype = next(self.model.parameters()).dtype
         try:
-            tensor = torch.as_tensor(np.asarray(codes) if not isinstance(codes, Tensor) else codes)
-            tensor = tensor.to(self.device, dtype)
+            # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
+            tensor = codes if isinstance(codes, Tensor) else torch.from_numpy(np.array(codes, np.float64, order="C"))
+            tensor = tensor.to(self.device, self._dtype)
         except (TypeError, ValueError, RuntimeError):
             raise TextspaceError(f"these are not codes: give vectors of {self.dim} numbers") from None
+        if tensor.shape == (0,):
+            tensor = tensor.new_empty(0, self.dim)
         one = tensor.dim() == 1
         matrix = tensor[None] if one else tensor
-        if matrix.dim() != 2 or (matrix.shape[1] != self.dim and matrix.numel()):
+        if matrix.dim() != 2 or matrix.shape[1] != self.dim:
             raise TextspaceError(
                 f"codes of this space have {self.dim} dimensions and these have shape {tuple(tensor.shape)}"
             )
         if not matrix.isfinite().all():
             row = int((~matrix.isfinite().all(1)).nonzero()[0])
             raise TextspaceError(f"code {row} holds a number that is not finite (NaN or infinity): mend or drop it")
-        return matrix.reshape(-1, self.dim), one
+        return matrix, one
+
+    def _one_code(self, given: str | ArrayLike, what: str) -> Tensor:
+        """The code of one sentence, or one code checked."""
+        codes_NZ, one = self._codes_of(given)
+        if not one:
+            raise TextspaceError(f"{what} is one sentence or one code, and these are {len(codes_NZ)}")
+        return codes_NZ[0]
+
+    def _codes_of(self, given: Texts | ArrayLike) -> tuple[Tensor, bool]:
+        """Codes of sentences, or codes checked, as a matrix; and whether one was given."""
+        codes = self.encode(given, output="tensor") if _is_text(given) else given  # type: ignore[arg-type]
+        return self._checked_codes(codes)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return next(self.model.parameters()).dtype
 
     def reconstruct(
         self,
@@ -295,26 +354,34 @@ class Space:
         *,
         what: Literal["mean", "sample"] = "mean",
         method: Method | None = None,
+        batch_size: int | None = None,
+        show_progress: bool = False,
         seed: int = 0,
-        **options: Any,
     ) -> str | list[str]:
         """Encode and decode again: how much of a sentence its code holds."""
-        codes = self.encode(texts, what=what, output="tensor", seed=seed)
-        return self.decode(codes, method=method, seed=seed, **options)
+        if what not in ("mean", "sample"):
+            raise TextspaceError(f"reconstruct cannot decode {what!r}: ask for 'mean' or 'sample'")
+        both: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress, "seed": seed}
+        return self.decode(self.encode(texts, what=what, output="tensor", **both), method=method, **both)
 
     @torch.no_grad()
-    def sample(self, n: int = 1, *, method: Method | None = None, seed: int = 0, **options: Any) -> list[str]:
+    def sample(
+        self,
+        n: int = 1,
+        *,
+        method: Method | None = None,
+        batch_size: int | None = None,
+        show_progress: bool = False,
+        seed: int = 0,
+    ) -> list[str]:
         """New sentences: codes from the prior, words sampled from the decoder (or by another method)."""
         if n < 0:
             raise TextspaceError(f"cannot sample {n} sentences: give a number from 0")
-        rows_N = torch.arange(n, device=self.device)
-        method = method or Sampling()
-        if self.model.prior is None:
-            made = generate(self.model.decoder, None, method, rows_N=rows_N, seed=seed, count=n)
-            return [self.tokenizer.decode(ids) for ids in made.ids]
-        prior = self.model.prior("z", {}).expand((n, self.dim))
-        codes_NZ = draw(prior, Noise(seed, 0, rows_N), "prior", 1)[0]
-        return self.decode(codes_NZ, method=method, seed=seed, **options) if n else []
+        codes_NZ = None
+        if self.model.prior is not None:
+            prior = self.model.prior("z", {}).expand((n, self.dim))
+            codes_NZ = draw(prior, Noise(seed, 0, torch.arange(n, device=self.device)), "prior", 1)[0]
+        return list(self._decode(codes_NZ, n, method or Sampling(), batch_size, show_progress, seed))
 
     # In between
 
@@ -326,10 +393,11 @@ class Space:
         steps: int = 7,
         path: CodePath = "linear",
         method: Method | None = None,
+        seed: int = 0,
     ) -> list[str]:
         """Sentences on the way from one to another, both ends included; ends are sentences or codes."""
-        ends = [self._checked_codes(self.encode(end) if isinstance(end, str) else end)[0][0] for end in (a, b)]
-        return self.decode(interpolated(ends[0].cpu().numpy(), ends[1].cpu().numpy(), steps, path), method=method)
+        start_Z, end_Z = (self._one_code(end, "an end").cpu().numpy() for end in (a, b))
+        return self.decode(interpolated(start_Z, end_Z, steps, path), method=method, seed=seed)
 
     def vary(
         self, text: str, n: int = 5, *, strength: float = 1.0, method: Method | None = None, seed: int = 0
@@ -339,16 +407,21 @@ class Space:
         At strength 1 the code is a sample of the posterior; at 0 it is the mean, at 2 it strays twice as far. A
         posterior without spread (an autoencoder's) strays by `strength` prior deviations instead.
         """
-        if strength < 0:
+        if not isinstance(text, str):
+            raise TextspaceError(f"vary takes one sentence, not a {type(text).__name__}: give a string")
+        if n < 0:
+            raise TextspaceError(f"cannot make {n} variants: give a number from 0")
+        if not 0 <= strength < math.inf:
             raise TextspaceError(f"strength is {strength}: give a number from 0 (the mean itself) up")
         mean_Z, deviation_Z = self.encode(text, what="parameters", output="tensor")
         if not deviation_Z.any() and self.model.prior is not None:
             deviation_Z = self.model.prior("z", {}).stddev
         rows_N = torch.arange(n, device=self.device)
-        noise_NZ = Noise(seed, 0, rows_N).normal("vary", (self.dim,), 1)[0].to(mean_Z.dtype)
+        noise_NZ = Noise(seed, 0, rows_N).normal("vary", (self.dim,), 1, mean_Z.dtype)[0]
         moved_NZ = mean_Z + strength * deviation_Z * noise_NZ
         texts = self.decode(moved_NZ, method=method, seed=seed)
-        landed_NZ = self.encode(texts, output="tensor")
+        split = self._split(texts, _Troubles())  # which are not told: these are not the user's sentences
+        landed_NZ = self._encode(split, "mean", None, False, 0)[0]
         return [
             Variant(each, float(moved), float(landed))
             for each, moved, landed in zip(
@@ -358,8 +431,8 @@ class Space:
 
     def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> float | Codes:
         """Cosine of codes: a number for two sentences, a matrix for lists; sentences or codes."""
-        (a_NZ, one_a), (b_NZ, one_b) = self._directions_of(a), self._directions_of(b)
-        cosines = (a_NZ @ b_NZ.T).cpu().numpy()
+        (a_NZ, one_a), (b_NZ, one_b) = self._codes_of(a), self._codes_of(b)
+        cosines = (_directions(a_NZ) @ _directions(b_NZ).T).cpu().numpy()
         if one_a and one_b:
             return float(cosines[0, 0])
         return cosines[0] if one_a else cosines[:, 0] if one_b else cosines
@@ -370,26 +443,17 @@ class Space:
         """The k sentences of a corpus whose codes are most like the query's (by cosine); the corpus is streamed."""
         if k < 1:
             raise TextspaceError(f"cannot find {k} neighbours: give a number from 1")
-        direction_Z = self._directions_of(query)[0][0]
+        direction_Z = _directions(self._one_code(query, "the query")[None])[0]
         best: list[Neighbor] = []
-        first = 0
-        texts = iter(track(corpus, "searching", show_progress))
-        while chunk := list(islice(texts, CHUNK)):
-            cosines_N = self._directions_of(chunk)[0] @ direction_Z
-            top = cosines_N.topk(min(k, len(chunk)))
+        for chunk, first, codes_NZ in self._streamed(track(corpus, "searching", show_progress), "mean", 0):
+            # Sorted and not torch.topk, which of equal numbers takes any.
+            top = (_directions(codes_NZ) @ direction_Z).sort(descending=True, stable=True)
             best += [
                 Neighbor(chunk[row], value, first + row)
-                for value, row in zip(top.values.tolist(), top.indices.tolist(), strict=True)
+                for value, row in zip(top.values[:k].tolist(), top.indices[:k].tolist(), strict=True)
             ]
             best = sorted(best, key=lambda neighbor: (-neighbor.similarity, neighbor.row))[:k]
-            first += len(chunk)
         return best
-
-    def _directions_of(self, given: Texts | ArrayLike) -> tuple[Tensor, bool]:
-        """Codes of length 1 of sentences or codes, as a matrix, and whether one was given."""
-        is_text = isinstance(given, str) or (isinstance(given, Sequence) and all(isinstance(g, str) for g in given))
-        codes_NZ, one = self._checked_codes(self.encode(given, output="tensor") if is_text else given)  # type: ignore[arg-type]
-        return _directions(codes_NZ), one
 
     # How likely
 
@@ -406,6 +470,10 @@ class Space:
 
         `.estimates()` sums up; `.nll_N` is each sentence's importance-weighted bound, or exact for a language model.
         """
+        if samples < 0:
+            raise TextspaceError(f"cannot take {samples} samples: give a number from 0 (no importance-weighted bound)")
+        if end_token not in get_args(EndToken):
+            raise TextspaceError(f"end_token is {end_token!r}: use 'included' or 'dropped'")
         split = self._encoded(_listed(texts))
         return likelihood(
             self.model, split, samples=samples, end_token=end_token, seed=seed, keep_tokens=True, progress=show_progress
@@ -423,10 +491,59 @@ class Space:
         return f"Space({self.recipe.name!r}, {codes}, {len(self.tokenizer):,} tokens, on {self.device})"
 
 
-def _listed(texts: Texts) -> Sequence[str]:
-    return [texts] if isinstance(texts, str) else texts
+@dataclass
+class _Troubles:
+    """What is wrong with the sentences given, counted to be told once."""
+
+    sentences: int = 0
+    cut: int = 0
+    unknown: int = 0
+
+    def count(self, split: EncodedSplit) -> None:
+        unknown_N = np.diff(np.concatenate([[0], (split.tokens == UNKNOWN).cumsum()])[split.offsets])
+        counts_N = split.lengths - 2
+        self.sentences += len(split)
+        self.cut += split.over_long
+        self.unknown += int((unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
+
+    def warn(self, max_tokens: int | None) -> None:
+        of_all = f"of {self.sentences:,} sentences"
+        if self.cut:
+            _warn(f"{self.cut:,} {of_all} had more than {max_tokens} tokens and were cut there")
+        if self.unknown:
+            _warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _listed(texts: Texts | Iterable[str]) -> list[str]:
+    if not isinstance(texts, Iterable):
+        raise TextspaceError(f"sentences cannot be of type {type(texts).__name__}: give a string or a list of strings")
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def _is_text(given: Any) -> bool:
+    """Whether these are sentences and not codes: the first decides."""
+    if isinstance(given, str):
+        return True
+    several = isinstance(given, Sequence) or getattr(given, "ndim", 0) > 0
+    return several and isinstance(next(iter(given), None), str)
+
+
+def _lengths(codes_NZ: Tensor) -> Tensor:
+    """(N, 1), above 0 so that one can divide by them."""
+    return codes_NZ.norm(dim=1, keepdim=True).clamp(min=1e-12)
 
 
 def _directions(codes_NZ: Tensor) -> Tensor:
     """Every code scaled to length 1."""
-    return codes_NZ / codes_NZ.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return codes_NZ / _lengths(codes_NZ)
+
+
+def _warn(message: str) -> None:
+    """Warn of the line outside of this package that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("textspace."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -78,6 +78,16 @@ class Likelihood:
                 better="higher",
             )
         return found
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every sentence's numbers under the names `estimates` uses, with its tokens' log-probabilities if kept."""
+        columns = {"nll": self.nll_N, "elbo": self.elbo_N, "reconstruction": self.reconstruction_N}
+        columns |= {"kl" if len(self.kl_N) == 1 else f"kl_{name}": kl_N for name, kl_N in self.kl_N.items()}
+        for row in range(len(self)):
+            numbers: dict[str, Any] = {name: float(c[row]) for name, c in columns.items() if c is not None}
+            if self.tokens is not None:
+                numbers["token_log_probabilities"] = self.tokens[row].tolist()
+            yield numbers
 
     def summed_with(self, total: Callable[[Tensor], Tensor]) -> Likelihood:
         """The whole from shares (see `likelihood`): `total` sums a tensor over the processes that hold them."""

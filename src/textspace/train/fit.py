@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 import textspace
 from textspace import folder as folders
 from textspace.config import Recipe
 from textspace.data.corpus import Corpus, open_corpus
-from textspace.data.encoded import EncodedCorpus, encode_corpus
+from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.errors import TextspaceError
@@ -25,7 +28,7 @@ from textspace.train.curves import draw_curves
 from textspace.train.loop import Trained, Trainer
 from textspace.train.processes import Processes
 
-__all__ = ["Prepared", "cache_folder", "prepare", "train"]
+__all__ = ["Prepared", "Rehearsal", "cache_folder", "prepare", "rehearse", "train"]
 
 
 def cache_folder() -> Path:
@@ -69,7 +72,7 @@ def prepare(corpus: Corpus, recipe: Recipe, *, tokenizer: Tokenizer | None = Non
 
 def train(
     source: Any,
-    recipe: Recipe | str = "vae",
+    recipe: Recipe | str = "default",
     out: Path | str = "space",
     *,
     options: ReadOptions | None = None,
@@ -77,6 +80,7 @@ def train(
     init: Path | str | None = None,
     device: str | None = None,
     silent: bool = False,
+    curves: bool = True,
     say: Callable[[str], None] = lambda text: None,
 ) -> Trained:
     """Train a space on a source of text and leave it in a folder.
@@ -90,6 +94,7 @@ def train(
         init: start from the weights and the tokenizer of the space in this folder.
         device: "cpu" or "cuda"; by default the GPU where there is one.
         silent: no progress display.
+        curves: draw them at the end.
         say: takes each line about the data and the result.
 
     Returns:
@@ -115,11 +120,7 @@ def train(
     processes.wait()
     if not processes.first:
         prepared = prepare(corpus, recipe, tokenizer=Tokenizer.load(folder / "tokenizer.json"))
-    splits = prepared.encoded.splits
-    for needed in ("train", "valid"):
-        if needed not in splits or not len(splits[needed]):
-            raise TextspaceError(f"{corpus.name} has no sentences to {_PURPOSE[needed]}: give a source with more text")
-
+    splits = _needed(prepared)
     model = Model(recipe, len(prepared.tokenizer))
     if start:
         checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
@@ -150,9 +151,62 @@ def train(
                 measured = likelihood(model, splits[name], seed=seed_of(recipe.training.seed, "validation"))
                 metrics[name] = {key: estimate.to_dict() for key, estimate in measured.estimates().items()}
         folders.save(folder, recipe, prepared.tokenizer, model, metrics)
-        draw_curves(folder)
+        if curves:
+            draw_curves(folder)
     processes.wait()
     return trained
 
 
-_PURPOSE = {"train": "train on", "valid": "validate on"}
+class Rehearsal(NamedTuple):
+    """What a training would be like."""
+
+    parts: dict[str, str]
+    parameters: dict[str, int]
+    sentences: dict[str, int]
+    vocabulary: int
+    batches_per_epoch: int
+    seconds_per_epoch: float
+    epochs: int
+
+
+def rehearse(
+    source: Any, recipe: Recipe, *, options: ReadOptions | None = None, device: str | None = None, steps: int = 8
+) -> Rehearsal:
+    """Prepare the text and the model, time a few steps, and leave nothing behind but the cache of encoded text."""
+    options = options or ReadOptions()
+    corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
+    prepared = prepare(corpus, recipe, progress=True)
+    splits = _needed(prepared)
+    model = Model(recipe, len(prepared.tokenizer))
+    with tempfile.TemporaryDirectory() as nowhere:
+        processes = Processes(device)
+        trainer = Trainer(
+            recipe, model, splits["train"], splits["valid"], Path(nowhere), processes=processes, mixing=options.mixing
+        )
+        seconds = trainer.seconds_per_step(steps)
+    batches = len(trainer.stream.plan)
+    parts = ("encoder", "pooling", "posterior", "prior", "decoder", "objective")
+    return Rehearsal(
+        parts={name: _shown(getattr(recipe, name)) for name in parts},
+        parameters=model.parameter_counts(),
+        sentences={name: len(split) for name, split in splits.items()},
+        vocabulary=len(prepared.tokenizer),
+        batches_per_epoch=batches,
+        seconds_per_epoch=seconds * batches,
+        epochs=recipe.training.epochs,
+    )
+
+
+def _shown(part: BaseModel | None) -> str:
+    if part is None:
+        return "none"
+    options = part.model_dump(exclude={"kind"})
+    return " ".join([part.kind, *(f"{name}={value}" for name, value in options.items())])  # type: ignore[attr-defined]
+
+
+def _needed(prepared: Prepared) -> dict[str, EncodedSplit]:
+    """The splits, of which training needs two."""
+    for name, purpose in (("train", "train on"), ("valid", "validate on")):
+        if name not in prepared.encoded.splits or not len(prepared.encoded.splits[name]):
+            raise TextspaceError(f"{prepared.corpus.name} has no sentences to {purpose}: give a source with more text")
+    return prepared.encoded.splits

@@ -158,6 +158,15 @@ class Trainer:
         checkpoints.load_weights(self.model, self.best_weights, "memory")
         return self._summary(stopped)
 
+    def seconds_per_step(self, steps: int) -> float:
+        """Time a few steps, the first ones apart: for an estimate before training, since they move the weights."""
+        marks = []
+        for count in (2, steps):
+            for _ in range(count):
+                self.update(self.stream.next_batch, Progress(0, 0.0), 0.0).values.tolist()
+            marks.append(time.monotonic())
+        return (marks[1] - marks[0]) / steps
+
     def rate(self, progress: Progress) -> float:
         """The learning rate now: base, schedule, decays."""
         return self.training.optimizer.lr * self.rate_schedule(progress) * self.selection.rate(self.training)

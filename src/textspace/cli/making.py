@@ -1,0 +1,213 @@
+"""Commands that make spaces: describe, train, recipes, demo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from textspace.cli.shared import (
+    Device,
+    Header,
+    Json,
+    LabelColumn,
+    Seed,
+    Source,
+    TextColumn,
+    app,
+    print_json,
+    print_table,
+    read_options,
+    sources,
+    tell,
+)
+
+if TYPE_CHECKING:
+    from textspace.config import Recipe
+    from textspace.train.fit import Rehearsal
+
+
+@app.command()
+def train(
+    source: Source,
+    recipe: Annotated[str, typer.Option(help="A named recipe; `textspace recipes` lists them.")] = "default",
+    config: Annotated[Path | None, typer.Option(help="Instead: a recipe.json.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the trained space.")] = Path("space"),
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change an option of the recipe: latent.dim=64", metavar="PATH=VALUE"),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Short for --set training.epochs=N.", min=1)] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
+    ] = False,
+    init: Annotated[Path | None, typer.Option(help="Start from the space in this folder, on new text.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be trained, and how long it would take.")
+    ] = False,
+    mixing: Annotated[
+        str, typer.Option(help="Several sources: 'all' sentences each epoch, or 'balanced' sources.")
+    ] = "all",
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.", min=0)] = None,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Train a space on your text.
+
+    Examples:
+
+      textspace train my.txt --out my-space
+
+      textspace train reviews.tsv --text-column review --recipe ae --epochs 10
+
+      textspace train builtin --set latent.dim=16 --dry-run
+
+      textspace train my.txt --out my-space --resume
+
+      textspace train more.txt --init my-space --out my-new-space
+
+    A run that was interrupted or killed goes on with --resume and the same settings. Several processes:
+
+      torchrun --nproc-per-node 2 -m textspace train my.txt
+    """
+    from dataclasses import asdict
+
+    from textspace.train.fit import rehearse
+    from textspace.train.fit import train as fit
+    from textspace.train.loop import Interrupted
+
+    shorthands = {"training.epochs": epochs, "training.seed": seed}
+    chosen = _recipe(recipe, config, out if resume else init).with_settings(set_ or [])
+    chosen = chosen.but({path: number for path, number in shorthands.items() if number is not None})
+    options = read_options(text_column, label_column, header, mixing=mixing)
+    if dry_run:
+        _print_rehearsal(rehearse(sources(source), chosen, options=options, device=device), as_json)
+        return
+    try:
+        trained = fit(
+            sources(source), chosen, out, options=options, resume=resume, init=init, device=device, say=tell
+        )  # fmt: skip
+    except Interrupted as stopped:
+        tell(str(stopped))
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(asdict(trained) | {"folder": str(out)})
+        return
+    tell(
+        f"{trained.stopped} after {trained.seconds:.0f} s and {trained.steps:,} steps; "
+        f"best {trained.criterion}: {trained.best:.2f} at step {trained.best_step:,}"
+    )
+    tell(
+        f"{trained.parameters:,} parameters, {trained.encoder_updates:,} encoder and "
+        f"{trained.decoder_updates:,} decoder updates; the space is in {out}, its curves in {out / 'curves.png'}"
+    )
+
+
+def _recipe(name: str, config: Path | None, folder: Path | None) -> Recipe:
+    from textspace.config import Recipe
+    from textspace.recipes import recipe
+
+    if config:
+        return Recipe.load(config)
+    return Recipe.load(folder / "recipe.json") if folder else recipe(name)
+
+
+def _print_rehearsal(rehearsal: Rehearsal, as_json: bool) -> None:
+    if as_json:
+        print_json(rehearsal._asdict())
+        return
+    rows = [(part, description) for part, description in rehearsal.parts.items()]
+    rows += [
+        ("parameters", f"{sum(rehearsal.parameters.values()):,}"),
+        ("sentences", ", ".join(f"{name} {count:,}" for name, count in rehearsal.sentences.items())),
+        ("vocabulary", f"{rehearsal.vocabulary:,} tokens"),
+        ("batches per epoch", f"{rehearsal.batches_per_epoch:,}"),
+        ("time", f"about {rehearsal.seconds_per_epoch:.0f} s an epoch, at most {rehearsal.epochs} epochs"),
+    ]
+    print_table({"what": "left", "value": "left"}, rows)
+
+
+@app.command()
+def describe(
+    source: Source,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    normalise: Annotated[
+        list[str] | None, typer.Option(help="lower, ascii, quotes, links or html; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Count sentences, words, lengths and labels of a source, and what was skipped.
+
+    Example:
+
+      textspace describe reviews.csv --text-column review --label-column stars
+    """
+    from rich.console import Console
+
+    from textspace.data.corpus import open_corpus
+    from textspace.data.describe import describe as describe_corpus
+    from textspace.data.describe import render
+
+    options = read_options(text_column, label_column, header)
+    description = describe_corpus(open_corpus(sources(source), options, normalise=tuple(normalise or ())))
+    if as_json:
+        print_json(description.to_dict())
+    else:
+        Console().print(render(description))
+
+
+recipes_app = typer.Typer(invoke_without_command=True, help="List the named recipes, or show one as JSON.")
+app.add_typer(recipes_app, name="recipes")
+
+
+@recipes_app.callback()
+def recipes(context: typer.Context, as_json: Json = False) -> None:
+    """List the named recipes.
+
+    Example:
+
+      textspace recipes show vae > my-recipe.json
+    """
+    from textspace.recipes import RECIPES
+
+    if context.invoked_subcommand:
+        return
+    if as_json:
+        print_json({name: json.loads(recipe.to_json()) for name, recipe in RECIPES.items()})
+        return
+    rows = ((name, recipe.about, recipe.citation) for name, recipe in RECIPES.items())
+    print_table({"recipe": "left", "what it is": "left", "citation": "left"}, rows)
+
+
+@recipes_app.command("show")
+def recipes_show(name: Annotated[str, typer.Argument(show_default=False)]) -> None:
+    """Print a recipe as JSON, ready for `train --config`."""
+    from textspace.recipes import recipe
+
+    typer.echo(recipe(name).to_json(), nl=False)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for the trained space.")] = Path("textspace-demo"),
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Train on the built-in corpus in minutes, and show what the space can do.
+
+    Example:
+
+      textspace demo --out /tmp/demo
+    """
+    from rich.console import Console
+
+    from textspace.demo import run
+
+    run(out, seed=seed, device=device, console=Console())

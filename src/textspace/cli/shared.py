@@ -1,0 +1,129 @@
+"""What the commands share: the app, common options, reading sources, and printing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from textspace.errors import TextspaceError, nearest
+
+if TYPE_CHECKING:
+    from textspace.config import Recipe
+    from textspace.data.corpus import Corpus
+    from textspace.data.options import ReadOptions
+    from textspace.generate import Method
+    from textspace.types import Estimate
+
+app = typer.Typer(
+    help="Learn a latent space of text from your own sentences: encode, decode, and know how good it is.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="Text: a .txt, .tsv, .csv, .jsonl or .parquet file (also .gz), a folder or glob with train/valid/test "
+        "files, '-' for standard input, or 'builtin'; several with commas between.",
+        show_default=False,
+    ),
+]
+Folder = Annotated[Path, typer.Argument(help="A trained space.", show_default=False)]
+Split = Annotated[str | None, typer.Option(help="Only this split of the source: train, valid or test.")]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the text: its name, or its number from 1.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column of the label: its name, or its number from 1.")]
+Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether the first row names the columns.")]
+Seed = Annotated[int, typer.Option(help="Of all randomness.", min=0)]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU where there is one.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MethodName = Annotated[str | None, typer.Option("--method", help="greedy, sampling or beam.")]
+Temperature = Annotated[float | None, typer.Option(help="For sampling: below 1 safer, above 1 wilder.")]
+TopK = Annotated[int | None, typer.Option(help="For sampling: among the k likeliest words.")]
+TopP = Annotated[float | None, typer.Option(help="For sampling: among the likeliest words with this much probability.")]
+Width = Annotated[int | None, typer.Option(help="For beam: how many beginnings are kept.")]
+
+
+def method(name: str | None, default: str, **options: Any) -> Method:
+    """The decoding method that the options name; an option of sampling or beam alone chooses that method."""
+    from textspace.generate import method_named
+
+    given = {option: value for option, value in options.items() if value is not None}
+    if name is None:
+        name = "beam" if "width" in given else "sampling" if given else default
+    return method_named(name, **given)
+
+
+def tell(text: str) -> None:
+    """A line for people, beside the output proper."""
+    typer.echo(text, err=True)
+
+
+def read_options(text: str | None, label: str | None, header: bool | None, **more: Any) -> ReadOptions:
+    from textspace.data.options import ReadOptions
+
+    def column(written: str | None) -> str | int | None:
+        return int(written) if written is not None and written.isdecimal() else written
+
+    return ReadOptions(text=column(text), label=column(label), header=header, **more)
+
+
+def sources(written: str) -> Any:
+    """Several sources are written with commas between them, unless a file of that very name exists."""
+    return written.split(",") if "," in written and not Path(written).exists() else written
+
+
+def uncut_corpus(
+    source: str, split: str | None, recipe: Recipe, text: str | None, label: str | None, header: bool | None
+) -> Corpus:
+    """A source as it is given: a file whole, under the split "train"; one split of several where one is asked for."""
+    from textspace.data.corpus import open_corpus
+
+    options = read_options(text, label, header, valid=0.0, test=0.0)
+    corpus = open_corpus(sources(source), options, normalise=recipe.text.normalise)
+    if split is None:
+        return corpus
+    if split not in corpus.splits:
+        raise TextspaceError(f"{source} has no split {split!r}; {nearest(split, corpus.splits)}")
+    return replace(corpus, splits={split: corpus.splits[split]})
+
+
+def print_lines(lines: Iterable[str], as_json: bool) -> None:
+    """Sentences, one a line, or as a JSON list."""
+    if as_json:
+        print_json(list(lines))
+        return
+    for line in lines:
+        typer.echo(line)
+
+
+def print_json(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=1, ensure_ascii=False))
+
+
+def print_table(columns: dict[str, str], rows: Iterable[tuple[str, ...]]) -> None:
+    """Rows under headings; a column's value is "right" for numbers, else "left"."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for name, side in columns.items():
+        table.add_column(name, justify=side, no_wrap=side == "right")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def print_estimates(estimates: dict[str, Estimate], as_json: bool) -> None:
+    if as_json:
+        print_json({name: estimate.to_dict() for name, estimate in estimates.items()})
+        return
+    columns = {"measure": "left", "value ± standard error": "right", "n": "right"}
+    print_table(columns, ((estimate.name, str(estimate), f"{estimate.n:,}") for estimate in estimates.values()))

@@ -1,0 +1,346 @@
+"""Commands that use a trained space: encode, decode, sample and the like."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from textspace.cli.shared import (
+    Device,
+    Folder,
+    Header,
+    Json,
+    LabelColumn,
+    MethodName,
+    Seed,
+    Source,
+    Split,
+    Temperature,
+    TextColumn,
+    TopK,
+    TopP,
+    Width,
+    app,
+    method,
+    print_estimates,
+    print_json,
+    print_lines,
+    print_table,
+    tell,
+    uncut_corpus,
+)
+from textspace.errors import TextspaceError
+
+
+@app.command()
+def encode(
+    folder: Folder,
+    source: Source,
+    out: Annotated[
+        str, typer.Option(help="codes.npy, .npz, .csv, .jsonl or .parquet; '-' is .jsonl on standard output.")
+    ] = "-",
+    what: Annotated[str, typer.Option(help="The posterior's mean, or a sample of it.")] = "mean",
+    split: Split = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON, when --out is a file.")] = False,
+) -> None:
+    """Write the codes of sentences; a corpus larger than memory is streamed.
+
+    Examples:
+
+      textspace encode my-space my.txt --out codes.npy
+
+      echo "a sentence" | textspace encode my-space -
+    """
+    from textspace.codes import CodeWriter
+    from textspace.progress import track
+    from textspace.space import Space
+
+    if what not in ("mean", "sample"):
+        raise TextspaceError(f"--what is {what!r}: use mean or sample")
+    space = Space.load(folder, device)
+    corpus = uncut_corpus(source, split, space.recipe, text_column, label_column, header)
+    total = sum(len(part) for part in corpus.splits.values())
+    labels: list[str | None] = []
+
+    def texts() -> Iterator[str]:
+        for part in corpus.splits.values():
+            for record in part:
+                labels.append(record.label)
+                yield record.text
+
+    written = 0
+    with CodeWriter(out, space.dim) as writer:
+        shown = track(texts(), "encoding", out != "-", total)
+        for chunk, codes in space.encode_stream(shown, what=what, seed=seed):  # type: ignore[arg-type]
+            chunk_labels, labels = labels[: len(chunk)], labels[len(chunk) :]
+            writer.write(codes, chunk, chunk_labels if corpus.labels else None)
+            written += len(codes)
+    for line in corpus.report.lines():
+        tell(line)
+    if as_json and out != "-":
+        print_json({"codes": written, "dim": space.dim, "file": out})
+    elif out != "-":
+        tell(f"{written:,} codes of {space.dim} dimensions in {out}")
+
+
+@app.command()
+def decode(
+    folder: Folder,
+    codes: Annotated[
+        str, typer.Argument(help="A file of codes, or '-' for .jsonl or .csv on standard input.", show_default=False)
+    ],
+    how: MethodName = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    width: Width = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Turn codes into sentences.
+
+    Examples:
+
+      textspace decode my-space codes.npy
+
+      textspace decode my-space codes.npy --method beam --width 10
+    """
+    from textspace.codes import read_codes
+    from textspace.space import Space
+
+    chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p, width=width)
+    space = Space.load(folder, device)
+    found = read_codes(codes, dim=space.dim)
+    print_lines(space.decode(found, method=chosen, seed=seed, show_progress=not sys.stdout.isatty()), as_json)
+
+
+@app.command()
+def reconstruct(
+    folder: Folder,
+    source: Source,
+    what: Annotated[str, typer.Option(help="Decode the posterior's mean, or a sample of it.")] = "mean",
+    how: MethodName = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    width: Width = None,
+    split: Split = None,
+    text_column: TextColumn = None,
+    header: Header = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Encode sentences and decode them again.
+
+    Example:
+
+      echo "the chef burned the soup ." | textspace reconstruct my-space -
+    """
+    from textspace.space import Space
+
+    chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p, width=width)
+    space = Space.load(folder, device)
+    corpus = uncut_corpus(source, split, space.recipe, text_column, None, header)
+    texts = [record.text for part in corpus.splits.values() for record in part]
+    made = space.reconstruct(texts, what=what, method=chosen, seed=seed, show_progress=not sys.stdout.isatty())  # type: ignore[arg-type]
+    if as_json:
+        print_json([{"text": text, "reconstruction": again} for text, again in zip(texts, made, strict=True)])
+    else:
+        print_lines(made, as_json)
+
+
+@app.command()
+def sample(
+    folder: Folder,
+    n: Annotated[int, typer.Option("-n", help="How many.", min=0)] = 5,
+    how: MethodName = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    width: Width = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Make new sentences: codes from the prior, words sampled.
+
+    Example:
+
+      textspace sample my-space -n 5 --seed 1 --temperature 0.7
+    """
+    from textspace.space import Space
+
+    chosen = method(how, "sampling", temperature=temperature, top_k=top_k, top_p=top_p, width=width)
+    print_lines(Space.load(folder, device).sample(n, method=chosen, seed=seed), as_json)
+
+
+@app.command()
+def interpolate(
+    folder: Folder,
+    first: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
+    second: Annotated[str, typer.Argument(help="Another.", show_default=False)],
+    steps: Annotated[int, typer.Option(help="How many sentences, both ends included.")] = 7,
+    path: Annotated[str, typer.Option(help="linear or spherical.")] = "linear",
+    how: MethodName = None,
+    width: Width = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Walk from one sentence to another through the space.
+
+    Example:
+
+      textspace interpolate my-space "one text" "another" --steps 5
+    """
+    from textspace.space import Space
+
+    chosen = method(how, "greedy", width=width)
+    space = Space.load(folder, device)
+    print_lines(space.interpolate(first, second, steps=steps, path=path, method=chosen, seed=seed), as_json)  # type: ignore[arg-type]
+
+
+@app.command()
+def vary(
+    folder: Folder,
+    text: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
+    n: Annotated[int, typer.Option("-n", help="How many.", min=0)] = 5,
+    strength: Annotated[float, typer.Option(help="0 is the sentence's own code, 1 a sample of its posterior.")] = 1.0,
+    how: MethodName = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Make variants of a sentence, and say how far from it re-encoding lands.
+
+    Example:
+
+      textspace vary my-space "a text" -n 5 --strength 1.5
+    """
+    from textspace.space import Space
+
+    chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p)
+    variants = Space.load(folder, device).vary(text, n, strength=strength, method=chosen, seed=seed)
+    if as_json:
+        print_json([variant._asdict() for variant in variants])
+        return
+    rows = ((variant.text, f"{variant.moved:.2f}", f"{variant.landed:.2f}") for variant in variants)
+    print_table({"variant": "left", "moved": "right", "landed": "right"}, rows)
+
+
+@app.command()
+def neighbors(
+    folder: Folder,
+    text: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
+    data: Annotated[str, typer.Option(help="Where to look: a source of text.")],
+    k: Annotated[int, typer.Option("-k", help="How many.")] = 5,
+    split: Split = None,
+    text_column: TextColumn = None,
+    header: Header = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Find the sentences of a corpus that are most like one.
+
+    Example:
+
+      textspace neighbors my-space "a text" --data my.txt -k 10
+    """
+    from textspace.space import Space
+
+    space = Space.load(folder, device)
+    corpus = uncut_corpus(data, split, space.recipe, text_column, None, header)
+    texts = (record.text for part in corpus.splits.values() for record in part)
+    found = space.neighbors(text, texts, k, show_progress=True)
+    if as_json:
+        print_json([neighbor._asdict() for neighbor in found])
+        return
+    rows = ((neighbor.text, f"{neighbor.similarity:.3f}", str(neighbor.row)) for neighbor in found)
+    print_table({"neighbour": "left", "cosine": "right", "row": "right"}, rows)
+
+
+@app.command()
+def score(
+    folder: Folder,
+    source: Source,
+    samples: Annotated[int, typer.Option(help="Importance samples; 0 leaves that bound out.", min=0)] = 100,
+    each: Annotated[bool, typer.Option("--each", help="A line of JSON for every sentence, token by token.")] = False,
+    drop_end: Annotated[bool, typer.Option("--drop-end", help="Leave the end token out of every likelihood.")] = False,
+    split: Split = None,
+    text_column: TextColumn = None,
+    header: Header = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Say how likely text is under a space, and which bound each number is.
+
+    Examples:
+
+      textspace score my-space held-out.txt --samples 500
+
+      echo "a sentence" | textspace score my-space - --each
+    """
+    from textspace.evaluate.likelihood import likelihood
+    from textspace.space import Space
+    from textspace.train.fit import prepare
+
+    space = Space.load(folder, device)
+    corpus = uncut_corpus(source, split, space.recipe, text_column, None, header)
+    prepared = prepare(corpus, space.recipe, tokenizer=space.tokenizer, progress=True)
+    for line in corpus.report.lines():
+        tell(line)
+    if len(prepared.encoded.splits) > 1:
+        names = ", ".join(prepared.encoded.splits)
+        raise TextspaceError(f"{source} has the splits {names}: choose one with --split")
+    (encoded,) = prepared.encoded.splits.values()
+    measured = likelihood(
+        space.model,
+        encoded,
+        samples=samples,
+        end_token="dropped" if drop_end else "included",
+        seed=seed,
+        keep_tokens=each,
+        progress=True,
+    )
+    if not each:
+        print_estimates(measured.estimates(), as_json)
+        return
+    for row, numbers in enumerate(measured.rows()):
+        tokens = [space.tokenizer.token(int(token)) for token in encoded.ids(row)] + ["</s>"]
+        typer.echo(json.dumps({"text": encoded.text(row), **numbers, "tokens": tokens}, ensure_ascii=False))
+
+
+@app.command()
+def info(folder: Folder, as_json: Json = False) -> None:
+    """Show what a space is, what it was trained on, and how good it was found to be.
+
+    Example:
+
+      textspace info my-space
+    """
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from textspace import folder as folders
+
+    saved = folders.load(folder)
+    if as_json:
+        print_json({"recipe": json.loads(saved.recipe.to_json()), "metrics": saved.metrics})
+    else:
+        Console().print(Markdown(folders.card(saved.recipe, saved.tokenizer, saved.model, saved.metrics)))

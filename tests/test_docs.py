@@ -1,0 +1,63 @@
+"""The examples in README and docs run as they stand."""
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from helpers import tiny_sentences
+
+from textspace.cli import main
+from textspace.recipes import RECIPES
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that the examples name."""
+    sentences = tiny_sentences(200)
+    for name in ("my.txt", "more.txt", "held-out.txt"):
+        (tmp_path / name).write_text("\n".join(sentences))
+    (tmp_path / "reviews.tsv").write_text("\n".join(f"{len(each) % 2}\t{each}" for each in sentences))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.filterwarnings("ignore:.*mostly words this space does not know")
+def test_python_examples_run(page: Path, somewhere: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    names: dict[str, object] = {}
+    for block in blocks:
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(block, page.name, "exec"), names)  # one after the other, as a reader would
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The `textspace` commands of a page's indented blocks, continued lines joined."""
+    text = page.read_text().replace("\\\n", " ")
+    return [shlex.split(line) for line in re.findall(r"^    (textspace .*)$", text, re.MULTILINE)]
+
+
+def test_shell_examples_run(somewhere: Path) -> None:
+    found = [command for page in PAGES for command in commands(page)]
+    assert len(found) > 8
+    quick = RECIPES["default"].but({"training.epochs": 1})
+    with mock.patch.dict(RECIPES, {"default": quick}):
+        for command in found:
+            out, err = io.StringIO(), io.StringIO()
+            redirected = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+            with (
+                mock.patch.object(sys, "argv", command),
+                redirected[0],
+                redirected[1],
+                pytest.raises(SystemExit) as ended,
+            ):
+                main()
+            assert ended.value.code == 0, (command, err.getvalue())
