@@ -15,6 +15,8 @@ from textspace.model import Model
 from textspace.recipes import RECIPES
 from textspace.train.fit import Prepared, prepare
 
+torch.set_num_threads(1)  # small models gain nothing from more, and lose much when something else runs beside
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:

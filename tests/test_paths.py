@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -55,7 +57,7 @@ def test_spherical_steps_turn_evenly_while_the_length_changes_evenly(two: tuple[
     codes = interpolated(a, b, steps, "spherical")
     lengths = np.linalg.norm(codes, axis=1)
     np.testing.assert_allclose(lengths, np.linspace(lengths[0], lengths[-1], steps), rtol=1e-9)
-    turns = [angle(before, after) for before, after in zip(codes[:-1], codes[1:], strict=True)]
+    turns = [angle(before, after) for before, after in itertools.pairwise(codes)]
     np.testing.assert_allclose(turns, whole / (steps - 1), rtol=1e-6)
 
 

@@ -332,7 +332,7 @@ class Recipe(Config):
     def from_json(cls, text: str) -> Recipe:
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also numbers with too many digits, and bottomless nesting
             raise TextspaceError(f"the recipe is not JSON: {error}") from None
         return cls.parse(data)
 

@@ -18,7 +18,7 @@ from textspace.train.fit import train
 __all__ = ["run"]
 
 SOURCE = "builtin:20000"
-EPOCHS = 10
+EPOCHS = 8
 ACTIVE = 0.01
 """A dimension is active when the variance of its means over sentences is above this."""
 

@@ -36,6 +36,10 @@ class Saved:
 
 def save(folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> None:
     """Write all files of a space, each whole or not at all."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TextspaceError(f"could not make {folder}: {error.strerror or error}; choose another folder") from None
     checkpoints.write_file(folder / RECIPE, recipe.to_json().encode())
     checkpoints.write_file(folder / TOKENIZER, tokenizer.to_json().encode())
     checkpoints.write_file(folder / WEIGHTS, checkpoints.weights(model))

@@ -122,6 +122,7 @@ def test_a_posterior_without_density_gets_a_fitted_proposal_and_says_so(tiny, te
     assert measured.kl_N == {}
     assert measured.elbo_N is None
     assert "Gaussian fitted to posterior samples" in measured.estimates()["nll"].name
+    assert measured.estimates()["nll"].bound == "upper"
     assert (measured.nll_N + truth).mean() > -0.01
     # reconstructions come from the posterior itself, not from the proposal
     batch = make_batch(test_split, np.arange(len(test_split)))

@@ -69,7 +69,8 @@ class Likelihood:
         if self.elbo_N is not None:
             found |= self._with_perplexities("elbo", "negative ELBO, upper bound on NLL", self.elbo_N, "upper")
         if self.nll_N is not None:
-            found |= self._with_perplexities("nll", self._nll_name(), self.nll_N, "upper" if self.kl_N else "exact")
+            bound: Bound = "exact" if self.effective_samples_N is None else "upper"
+            found |= self._with_perplexities("nll", self._nll_name(), self.nll_N, bound)
         if self.effective_samples_N is not None:
             found["effective_samples"] = self._mean(
                 "effective sample size of the importance weights",

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -147,8 +148,9 @@ def write_file(path: Path, data: bytes | Mapping[str, Tensor]) -> None:
         _write_and_sync(partial, content)
         os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise TextspaceError(f"could not write {path}: {error.strerror or error}; free some space") from None
+        with suppress(OSError):
+            partial.unlink()
+        raise TextspaceError(f"could not write {path}: {error.strerror or error}") from None
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

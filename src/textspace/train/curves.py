@@ -28,7 +28,10 @@ def draw_curves(folder: Path) -> list[Path]:
     for axis, term in zip(axes, terms, strict=False):
         values = np.array([line[term] for line in steps])
         axis.plot(epochs, values, color="#9ecae1", linewidth=0.5)
-        axis.plot(epochs, _smoothed(values), color="#08519c", linewidth=1.5, label="training (with dropout)")
+        smooth = _smoothed(values)
+        axis.plot(epochs, smooth, color="#08519c", linewidth=1.5, label="training (with dropout)")
+        settled = smooth[len(smooth) // 20 :]  # the first steps may be far off and would flatten all that follows
+        axis.set_ylim(0, 1.5 * settled.max() or 1.0)
         found = [(line["epoch"], line[term]) for line in validations if term in line]
         if found:
             axis.plot(*zip(*found, strict=True), color="#d94801", marker="o", markersize=3, label="validation")
