@@ -46,17 +46,8 @@ LONG = "the " * 41
 WHOLE_SPACE = {"recipe.json", "model.safetensors", "tokenizer.json", "metrics.json", "README.md"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Models this small only wait for their second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
-def space(_own_cache: None, _one_thread: None) -> Space:
+def space(_own_cache: None) -> Space:
     return Space.fit(SOURCE, RECIPE, device="cpu")
 
 
@@ -79,17 +70,17 @@ def tiny_space(recipe: Recipe) -> Space:
 
 
 @pytest.fixture(scope="module")
-def language_model(_own_cache: None, _one_thread: None) -> Space:
+def language_model(_own_cache: None) -> Space:
     return tiny_space(small(RECIPES["lstm-lm"]))
 
 
 @pytest.fixture(scope="module")
-def autoencoder(_own_cache: None, _one_thread: None) -> Space:
+def autoencoder(_own_cache: None) -> Space:
     return tiny_space(small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"}))
 
 
 @pytest.fixture(scope="module")
-def subwords(_own_cache: None, _one_thread: None) -> Space:
+def subwords(_own_cache: None) -> Space:
     changes = {"text.tokenizer": {"kind": "bpe", "size": 280}, "text.normalise": ("lower",), "text.max_tokens": 20}
     return tiny_space(small(RECIPES["vae"]).but(changes))
 

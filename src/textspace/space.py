@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
-import sys
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -23,11 +19,12 @@ from textspace.config import Recipe
 from textspace.data.batching import make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
-from textspace.data.tokenizers import UNKNOWN, Tokenizer
+from textspace.data.tokenizers import Tokenizer
 from textspace.distributions import draw
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.generate import Greedy, Method, Sampling, generate
+from textspace.inputs import Troubles, check_sentences, checked_codes, is_text, listed
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.paths import Path as CodePath
@@ -49,9 +46,6 @@ CHUNK = 4096
 
 DECODED_AT_ONCE = 256
 """Sentences in a batch of decoding unless asked otherwise."""
-
-MOSTLY_UNKNOWN = 0.5
-"""Sentences with more than this share of unknown words are reported."""
 
 
 class Parameters(NamedTuple):
@@ -198,7 +192,7 @@ class Space:
             raise TextspaceError(f"encode cannot give {what!r}: ask for 'mean', 'sample' or 'parameters'")
         if output not in ("numpy", "tensor"):
             raise TextspaceError(f"encode has no output {output!r}: ask for 'numpy' or 'tensor'")
-        found = self._encode(self._encoded(_listed(texts)), what, batch_size, show_progress, seed)
+        found = self._encode(self._encoded(listed(texts)), what, batch_size, show_progress, seed)
         if normalize:
             length_N1 = _lengths(found[0])
             found = [codes_NZ / length_N1 for codes_NZ in found]
@@ -221,7 +215,7 @@ class Space:
         self._needs_codes()
         if isinstance(texts, str):
             raise TextspaceError("this takes many sentences: give a list of them, not one string")
-        rest, troubles = iter(texts), _Troubles()
+        rest, troubles = iter(texts), Troubles()
         while chunk := list(islice(rest, CHUNK)):
             first = troubles.sentences
             split = self._split(chunk, troubles)
@@ -251,17 +245,13 @@ class Space:
 
     def _encoded(self, texts: Sequence[str]) -> EncodedSplit:
         """Tokens of sentences; says what was cut or is mostly unknown."""
-        troubles = _Troubles()
+        troubles = Troubles()
         split = self._split(texts, troubles)
         troubles.warn(self.recipe.text.max_tokens)
         return split
 
-    def _split(self, texts: Sequence[str], troubles: _Troubles) -> EncodedSplit:
-        for number, text in enumerate(texts, troubles.sentences + 1):
-            if not isinstance(text, str):
-                raise TextspaceError(f"sentence {number} is of type {type(text).__name__}: give strings")
-            if not text.isascii() and _SURROGATE.search(text):
-                raise TextspaceError(f"sentence {number} holds half of a surrogate pair, which is not text: mend it")
+    def _split(self, texts: Sequence[str], troubles: Troubles) -> EncodedSplit:
+        check_sentences(texts, first=troubles.sentences + 1)
         split = EncodedSplit.of([self._normalise(text) for text in texts], self.tokenizer, self.recipe.text.max_tokens)
         troubles.count(split)
         return split
@@ -313,24 +303,7 @@ class Space:
     def _checked_codes(self, codes: Any) -> tuple[Tensor, bool]:
         """Codes as a matrix on the device, and whether they were one vector."""
         self._needs_codes()
-        try:
-            # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
-            tensor = codes if isinstance(codes, Tensor) else torch.from_numpy(np.array(codes, np.float64, order="C"))
-            tensor = tensor.to(self.device, self._dtype)
-        except (TypeError, ValueError, RuntimeError):
-            raise TextspaceError(f"these are not codes: give vectors of {self.dim} numbers") from None
-        if tensor.shape == (0,):
-            tensor = tensor.new_empty(0, self.dim)
-        one = tensor.dim() == 1
-        matrix = tensor[None] if one else tensor
-        if matrix.dim() != 2 or matrix.shape[1] != self.dim:
-            raise TextspaceError(
-                f"codes of this space have {self.dim} dimensions and these have shape {tuple(tensor.shape)}"
-            )
-        if not matrix.isfinite().all():
-            row = int((~matrix.isfinite().all(1)).nonzero()[0])
-            raise TextspaceError(f"code {row} holds a number that is not finite (NaN or infinity): mend or drop it")
-        return matrix, one
+        return checked_codes(codes, self.dim, self.device, self._dtype)
 
     def _one_code(self, given: str | ArrayLike, what: str) -> Tensor:
         """The code of one sentence, or one code checked."""
@@ -341,7 +314,7 @@ class Space:
 
     def _codes_of(self, given: Texts | ArrayLike) -> tuple[Tensor, bool]:
         """Codes of sentences, or codes checked, as a matrix; and whether one was given."""
-        codes = self.encode(given, output="tensor") if _is_text(given) else given  # type: ignore[arg-type]
+        codes = self.encode(given, output="tensor") if is_text(given) else given  # type: ignore[arg-type]
         return self._checked_codes(codes)
 
     @property
@@ -420,7 +393,7 @@ class Space:
         noise_NZ = Noise(seed, 0, rows_N).normal("vary", (self.dim,), 1, mean_Z.dtype)[0]
         moved_NZ = mean_Z + strength * deviation_Z * noise_NZ
         texts = self.decode(moved_NZ, method=method, seed=seed)
-        split = self._split(texts, _Troubles())  # which are not told: these are not the user's sentences
+        split = self._split(texts, Troubles())  # which are not told: these are not the user's sentences
         landed_NZ = self._encode(split, "mean", None, False, 0)[0]
         return [
             Variant(each, float(moved), float(landed))
@@ -474,7 +447,7 @@ class Space:
             raise TextspaceError(f"cannot take {samples} samples: give a number from 0 (no importance-weighted bound)")
         if end_token not in get_args(EndToken):
             raise TextspaceError(f"end_token is {end_token!r}: use 'included' or 'dropped'")
-        split = self._encoded(_listed(texts))
+        split = self._encoded(listed(texts))
         return likelihood(
             self.model, split, samples=samples, end_token=end_token, seed=seed, keep_tokens=True, progress=show_progress
         )
@@ -491,46 +464,6 @@ class Space:
         return f"Space({self.recipe.name!r}, {codes}, {len(self.tokenizer):,} tokens, on {self.device})"
 
 
-@dataclass
-class _Troubles:
-    """What is wrong with the sentences given, counted to be told once."""
-
-    sentences: int = 0
-    cut: int = 0
-    unknown: int = 0
-
-    def count(self, split: EncodedSplit) -> None:
-        unknown_N = np.diff(np.concatenate([[0], (split.tokens == UNKNOWN).cumsum()])[split.offsets])
-        counts_N = split.lengths - 2
-        self.sentences += len(split)
-        self.cut += split.over_long
-        self.unknown += int((unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
-
-    def warn(self, max_tokens: int | None) -> None:
-        of_all = f"of {self.sentences:,} sentences"
-        if self.cut:
-            _warn(f"{self.cut:,} {of_all} had more than {max_tokens} tokens and were cut there")
-        if self.unknown:
-            _warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _listed(texts: Texts | Iterable[str]) -> list[str]:
-    if not isinstance(texts, Iterable):
-        raise TextspaceError(f"sentences cannot be of type {type(texts).__name__}: give a string or a list of strings")
-    return [texts] if isinstance(texts, str) else list(texts)
-
-
-def _is_text(given: Any) -> bool:
-    """Whether these are sentences and not codes: the first decides."""
-    if isinstance(given, str):
-        return True
-    several = isinstance(given, Sequence) or getattr(given, "ndim", 0) > 0
-    return several and isinstance(next(iter(given), None), str)
-
-
 def _lengths(codes_NZ: Tensor) -> Tensor:
     """(N, 1), above 0 so that one can divide by them."""
     return codes_NZ.norm(dim=1, keepdim=True).clamp(min=1e-12)
@@ -539,11 +472,3 @@ def _lengths(codes_NZ: Tensor) -> Tensor:
 def _directions(codes_NZ: Tensor) -> Tensor:
     """Every code scaled to length 1."""
     return codes_NZ / _lengths(codes_NZ)
-
-
-def _warn(message: str) -> None:
-    """Warn of the line outside of this package that led here."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("textspace."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)

@@ -1,0 +1,100 @@
+"""What users hand in, sentences or codes: checked, and what is wrong with it told in one sentence, once."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textspace.data.encoded import EncodedSplit
+from textspace.data.tokenizers import UNKNOWN
+from textspace.errors import TextspaceError
+
+__all__ = ["Troubles", "check_sentences", "checked_codes", "is_text", "listed"]
+
+MOSTLY_UNKNOWN = 0.5
+"""Sentences with more than this share of unknown words are reported."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def listed(texts: str | Iterable[str]) -> list[str]:
+    """One sentence or several as a list."""
+    if not isinstance(texts, Iterable):
+        raise TextspaceError(f"sentences cannot be of type {type(texts).__name__}: give a string or a list of strings")
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def is_text(given: Any) -> bool:
+    """Whether these are sentences and not codes: the first decides."""
+    if isinstance(given, str):
+        return True
+    several = isinstance(given, Sequence) or getattr(given, "ndim", 0) > 0
+    return several and isinstance(next(iter(given), None), str)
+
+
+def check_sentences(texts: Sequence[str], first: int) -> None:
+    """Refuse what is not text; `first` is the number of the first sentence."""
+    for number, text in enumerate(texts, first):
+        if not isinstance(text, str):
+            raise TextspaceError(f"sentence {number} is of type {type(text).__name__}: give strings")
+        if not text.isascii() and _SURROGATE.search(text):
+            raise TextspaceError(f"sentence {number} holds half of a surrogate pair, which is not text: mend it")
+
+
+@dataclass
+class Troubles:
+    """What is wrong with the sentences given, counted to be told once."""
+
+    sentences: int = 0
+    cut: int = 0
+    unknown: int = 0
+
+    def count(self, split: EncodedSplit) -> None:
+        unknown_N = np.diff(np.concatenate([[0], (split.tokens == UNKNOWN).cumsum()])[split.offsets])
+        counts_N = split.lengths - 2
+        self.sentences += len(split)
+        self.cut += split.over_long
+        self.unknown += int((unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
+
+    def warn(self, max_tokens: int | None) -> None:
+        of_all = f"of {self.sentences:,} sentences"
+        if self.cut:
+            _warn(f"{self.cut:,} {of_all} had more than {max_tokens} tokens and were cut there")
+        if self.unknown:
+            _warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
+
+
+def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, bool]:
+    """Codes as a matrix on the device, and whether they were one vector."""
+    try:
+        # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
+        tensor = codes if isinstance(codes, Tensor) else torch.from_numpy(np.array(codes, np.float64, order="C"))
+        tensor = tensor.to(device, dtype)
+    except (TypeError, ValueError, RuntimeError):
+        raise TextspaceError(f"these are not codes: give vectors of {dim} numbers") from None
+    if tensor.shape == (0,):
+        tensor = tensor.new_empty(0, dim)
+    one = tensor.dim() == 1
+    matrix = tensor[None] if one else tensor
+    if matrix.dim() != 2 or matrix.shape[1] != dim:
+        raise TextspaceError(f"codes of this space have {dim} dimensions and these have shape {tuple(tensor.shape)}")
+    if not matrix.isfinite().all():
+        row = int((~matrix.isfinite().all(1)).nonzero()[0])
+        raise TextspaceError(f"code {row} holds a number that is not finite (NaN or infinity): mend or drop it")
+    return matrix, one
+
+
+def _warn(message: str) -> None:
+    """Warn of the line outside of this package that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("textspace."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
