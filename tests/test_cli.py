@@ -15,6 +15,8 @@ import pytest
 from helpers import small, tiny_sentences
 
 from textspace.cli import main
+from textspace.data.corpus import open_corpus
+from textspace.data.english import english
 from textspace.recipes import RECIPES
 from textspace.space import Space
 
@@ -196,6 +198,30 @@ def test_inputs_a_space_can_make_little_of_are_reported(workplace: Path) -> None
     told = textspace("reconstruct", "done", "-", cwd=workplace, stdin="quite unheard of words\nanna sees cats\n")
     assert told.returncode == 0
     assert "textspace: note: 1 of 2 sentences are mostly words this space does not know" in told.stderr
+
+
+def test_the_demo_tells_the_truth_about_the_built_in_corpus(workplace: Path, monkeypatch) -> None:
+    """The real demo, on fewer sentences and a smaller model."""
+    monkeypatch.setattr("textspace.demo.SOURCE", "builtin:300")
+    monkeypatch.setattr("textspace.demo.EPOCHS", 1)
+    monkeypatch.setitem(RECIPES, "default", small(RECIPES["default"]))
+    told = textspace("demo", "--out", "demo", cwd=workplace)
+    assert told.returncode == 0, told.stderr
+    shown = " ".join(told.stdout.split())
+    for part in (
+        "exact -log p of the same sentences",
+        "distance from perfect",
+        "active units, of 4",
+        "Reconstructions",
+    ):
+        assert part in shown
+    test = [record.text for record in open_corpus("builtin:300").splits["test"]]
+    exact = np.mean([-english().log_prob(text) for text in test])
+    assert f"{exact:.2f}" in shown
+    assert (workplace / "demo" / "curves.png").stat().st_size > 1000
+    assert Space.load(workplace / "demo").dim == 4
+    described = json.loads(textspace("describe", "builtin:300", "--json", cwd=workplace).stdout)
+    assert described["splits"]["train"]["sentences"] == 300
 
 
 def test_recipes_are_listed_and_shown(workplace: Path) -> None:

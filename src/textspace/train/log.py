@@ -140,8 +140,9 @@ class Display:
         terms = [name for name in line if name in line["weights"] or name == "loss"]
         numbers = "  ".join(f"{name} {line[name]:.2f}" for name in terms) + f"  {speed:,.0f} tokens/s"
         if self._bar is not None:
+            epoch = max(1, math.ceil(line["epoch"]))
             self._bar.update(self._task, completed=line["epoch"], numbers=numbers)
-            self._bar.update(self._task, description=f"epoch {int(line['epoch']) + 1}/{self.epochs}")
+            self._bar.update(self._task, description=f"epoch {epoch}/{self.epochs}")
         else:
             self.say(f"step {line['step']}  epoch {line['epoch']:.2f}  {numbers}")
 

@@ -1,0 +1,62 @@
+"""The log file and what a terminal shows."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from textspace.errors import TextspaceError
+from textspace.train.log import Display, NotFiniteError, StepLog
+from textspace.train.updates import Step
+
+
+def step(loss: float) -> Step:
+    return Step(("loss", "kl", "gradient"), torch.tensor([loss, loss, 1.0]), {"kl": 1.0}, sentences=2, tokens=9)
+
+
+def test_a_log_continues_after_what_the_checkpoint_knew(tmp_path: Path) -> None:
+    log = StepLog(tmp_path / "steps.jsonl", 0)
+    for number in (1, 2):
+        log.hold({"event": "step", "step": number}, step(0.5))
+    log.flush()
+    known = log.size
+    log.hold({"event": "step", "step": 3}, step(0.5))
+    log.flush()
+    log.close()
+    again = StepLog(tmp_path / "steps.jsonl", known)
+    again.hold({"event": "step", "step": 3}, step(0.25))
+    again.flush()
+    again.close()
+    lines = [json.loads(line) for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["loss"]) for line in lines] == [(1, 0.5), (2, 0.5), (3, 0.25)]
+    with pytest.raises(TextspaceError, match="is shorter than the checkpoint says"):
+        StepLog(tmp_path / "steps.jsonl", 10_000)
+
+
+def test_the_first_step_that_is_not_finite_is_named_with_its_term(tmp_path: Path) -> None:
+    log = StepLog(tmp_path / "steps.jsonl", 0)
+    for number, loss in [(1, 0.5), (2, float("inf")), (3, float("nan"))]:
+        log.hold({"event": "step", "step": number}, step(loss))
+    with pytest.raises(NotFiniteError, match="at step 2 the kl became inf"):
+        log.flush()
+    log.close()
+    assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "shown"), [(0.01, "epoch 1/2"), (1.0, "epoch 1/2"), (1.5, "epoch 2/2"), (2.0, "epoch 2/2")]
+)
+def test_a_terminal_shows_epoch_terms_and_speed(monkeypatch: pytest.MonkeyPatch, epoch: float, shown: str) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=150)
+    monkeypatch.setattr("textspace.train.log.Console", lambda **_: terminal)
+    display = Display(epochs=2)
+    line = {"step": 7, "epoch": epoch, "loss": 3.25, "kl": 1.5, "weights": {"kl": 1.0}, "tokens": 100}
+    display.steps([line])
+    display.close()
+    assert shown in screen.getvalue()
+    assert "loss 3.25  kl 1.50" in screen.getvalue()
+    assert "tokens/s" in screen.getvalue()
