@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -311,6 +312,15 @@ def test_a_cache_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
         encode(small_corpus(), tmp_path / "file")
 
 
+def test_old_leftovers_of_killed_processes_are_swept(tmp_path: Path) -> None:
+    for name, age in (("unfinished-old", 30 * 24 * 3600), ("unfinished-new", 60)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("half")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    encode(small_corpus(), tmp_path)
+    assert {name for name in folders(tmp_path) if name.startswith("unfinished")} == {"unfinished-new"}
+
+
 # --- processes
 
 PROGRAM = """
@@ -343,7 +353,8 @@ corpus = SimpleNamespace(
     splits={"train": Records(count, killed)}, labels=(), report=SimpleNamespace(over_long=0))
 split = encode_corpus(corpus, tokenizer, cache=cache, max_tokens=None).splits["train"]
 print(len(split), int(split.tokens.sum(dtype="int64")), split.fingerprint)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # KiB on Linux
+# In KiB, of this process alone: ru_maxrss would count what the parent had.
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
 
 

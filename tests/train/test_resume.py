@@ -116,12 +116,15 @@ def test_two_processes_have_the_losses_of_one(workplace: Path) -> None:
     command += [word for setting in settings for word in ("--set", setting)]
     several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    for name, launcher in [("one", []), ("two", several)]:
-        ended = subprocess.run(
-            [sys.executable, *launcher, *command, "--out", name],
-            cwd=workplace, capture_output=True, text=True, env=environment,
-        )  # fmt: skip
+
+    def go(launcher: list[str], *more: str) -> None:
+        arguments = [sys.executable, *launcher, *command, *more]
+        ended = subprocess.run(arguments, cwd=workplace, capture_output=True, text=True, env=environment)
         assert ended.returncode == 0, ended.stderr
+
+    go([], "--out", "one")
+    go(several, "--out", "two", "--epochs", "2")
+    go(several, "--out", "two", "--epochs", "4", "--resume")
     one, two = (outcome(workplace, name)[1] for name in ("one", "two"))
     assert [line["step"] for line in two] == [line["step"] for line in one]
     assert {line.get("sentences") for line in two} == {359, 1, None}

@@ -8,8 +8,9 @@ import itertools
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +35,7 @@ OverLong = Literal["drop", "truncate"]
 _FORMAT = 1  # raise when the files or the meaning of an array change: older caches are then left alone
 _CHUNK_SENTENCES = 8_192
 _CHUNK_CHARACTERS = 4_000_000  # keeps memory flat when sentences are very long
+_STALE_SECONDS = 7 * 24 * 3600
 _FACTS = "facts.json"
 # One value for each sentence, but for the two arrays of contents and their offsets (one value more).
 _DTYPES: dict[str, DTypeLike] = {
@@ -160,6 +162,7 @@ def encode_corpus(
             reading = again.reading(track(records, f"encoding {name}", progress, content.count))
             try:
                 cache.mkdir(parents=True, exist_ok=True)
+                _sweep(cache)
                 # Only a finished cache gets its name, so what a killed process leaves behind is never read.
                 with tempfile.TemporaryDirectory(dir=cache, prefix="unfinished-") as temporary:
                     unfinished = Path(temporary, "split")
@@ -172,6 +175,14 @@ def encode_corpus(
         splits[name] = split
     corpus.report.over_long = sum(split.over_long for split in splits.values())
     return EncodedCorpus(splits, recipe.labels)
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what killed processes left behind, but nothing that may still be written."""
+    for leftover in cache.glob("unfinished-*"):
+        with suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(leftover)
 
 
 class _Content:

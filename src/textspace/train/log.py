@@ -29,10 +29,16 @@ class StepLog:
     Numbers of steps are held on the device and fetched together; `flush` writes them.
     """
 
-    def __init__(self, path: Path, keep_bytes: int) -> None:
-        """Continue the file after its first `keep_bytes`: what a killed run wrote past its checkpoint goes."""
+    def __init__(self, path: Path | None, keep_bytes: int) -> None:
+        """Continue the file after its first `keep_bytes`: what a killed run wrote past its checkpoint goes.
+
+        Without a path nothing is written: all but the first of several processes.
+        """
         self.path = path
         self._held: list[tuple[dict[str, Any], Step]] = []
+        if path is None:
+            self._file = open(os.devnull, "ab")  # noqa: SIM115 (closed by close)
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "ab")  # noqa: SIM115 (closed by close)
@@ -83,7 +89,8 @@ class StepLog:
 
     def close(self) -> None:
         self._file.flush()
-        os.fsync(self._file.fileno())
+        if self.path is not None:
+            os.fsync(self._file.fileno())
         self._file.close()
 
 

@@ -117,7 +117,7 @@ class Trainer:
     def run(self) -> Trained:
         """Train to the end; afterwards the model holds its best weights."""
         self.display = Display(self.training.epochs, self.silent)
-        self.log = StepLog(self._path("steps.jsonl"), self._log_bytes)
+        self.log = StepLog(self.folder / "steps.jsonl" if self.processes.first else None, self._log_bytes)
         began = time.monotonic() - self.seconds
         stopped = self._finished()
         try:
@@ -193,7 +193,7 @@ class Trainer:
             for name, tensor in checkpoints.weights(self.model).items():
                 self.best_weights[name].copy_(tensor)
             if self.processes.first:
-                checkpoints.write_file(self._path("model.safetensors"), self.best_weights)
+                checkpoints.write_file(self.folder / "model.safetensors", self.best_weights)
         if verdict.reload_best:
             checkpoints.load_weights(self.model, self.best_weights, "memory")
             self.optimizer.state.clear()
@@ -285,10 +285,6 @@ class Trainer:
         self.ended = state["ended"]
         self.seconds = state["seconds"]
         self._log_bytes = state["log_bytes"]
-
-    def _path(self, name: str) -> Path:
-        """Where the first process writes; the others write the same into hidden files nobody reads."""
-        return self.folder / (name if self.processes.first else f".process-{self.processes.rank}-{name}")
 
     def _summary(self, stopped: str) -> Trained:
         return Trained(
