@@ -116,6 +116,7 @@ class Trainer:
 
     def run(self) -> Trained:
         """Train to the end; afterwards the model holds its best weights."""
+        self.model.train()
         self.display = Display(self.training.epochs, self.silent)
         self.log = StepLog(self.folder / "steps.jsonl" if self.processes.first else None, self._log_bytes)
         began = time.monotonic() - self.seconds
@@ -139,6 +140,7 @@ class Trainer:
                         self._end_epoch()
                     elif self._due(self.training.validate_every):
                         self._validate()
+                    self.seconds = time.monotonic() - began
                     stopped = self._finished()
                     if interrupted or stopped or self.stream.at_epoch_end or self._due(self.training.checkpoint_every):
                         self.save()
