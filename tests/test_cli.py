@@ -220,6 +220,10 @@ def test_the_demo_tells_the_truth_about_the_built_in_corpus(workplace: Path, mon
     assert f"{exact:.2f}" in shown
     assert (workplace / "demo" / "curves.png").stat().st_size > 1000
     assert Space.load(workplace / "demo").dim == 4
+    again = textspace("demo", "--out", "demo", cwd=workplace)
+    assert again.returncode == 0, again.stderr
+    assert "Going on with what is in demo" in again.stdout
+    assert shown.split("nats a sentence")[-1] == " ".join(again.stdout.split()).split("nats a sentence")[-1]
     described = json.loads(textspace("describe", "builtin:300", "--json", cwd=workplace).stdout)
     assert described["splits"]["train"]["sentences"] == 300
 

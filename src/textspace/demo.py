@@ -13,6 +13,7 @@ from textspace.data.corpus import open_corpus
 from textspace.data.english import english
 from textspace.recipes import recipe
 from textspace.space import Space
+from textspace.train import checkpoints
 from textspace.train.fit import train
 
 __all__ = ["run"]
@@ -35,7 +36,10 @@ def run(out: Path, *, seed: int, device: str | None, console: Console) -> None:
         f"{grammar.entropy():.2f} nats of entropy a sentence, so that the exact probability of every sentence is known."
     )
     chosen = recipe("default").but({"training.epochs": EPOCHS, "training.seed": seed})
-    trained = train(SOURCE, chosen, out, device=device, say=say)
+    resume = checkpoints.newest(out) is not None
+    if resume:
+        say(f"Going on with what is in {out}; remove that folder to start anew.")
+    trained = train(SOURCE, chosen, out, resume=resume, device=device, say=say)
     space = Space.load(out, device)
     texts = [record.text for record in open_corpus(SOURCE).splits["test"]]
     console.print(_table(space, texts, seed))
