@@ -46,7 +46,7 @@ def main() -> None:
             "seconds_per_epoch": round(trained.seconds / trained.epochs, 2),
             "tokens_per_second": round(sum(line["tokens"] for line in steps) / trained.seconds),
             "validation_nll_by_epoch": [round(line[key], 3) for line in validations],
-            "kl_by_epoch": [round(line.get("kl", 0.0), 4) for line in validations],
+            "kl_by_epoch": [round(line["kl"], 4) for line in validations if "kl" in line],
             "seconds_by_epoch": [round(line["seconds"], 1) for line in validations],
             "best": trained.best,
             "stopped": trained.stopped,

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textspace.data import options as reading
 from textspace.data import sources, tables
 from textspace.data.finding import file_reader
 from textspace.data.options import ReadOptions, ReadReport
@@ -491,8 +490,3 @@ def test_report_lines() -> None:
     assert ReadReport(over_long=1200).lines() == [
         "1,200 sentences over the length limit (raise text.max_tokens to keep them whole)"
     ]
-
-
-def test_old_import_path() -> None:
-    for name in ("ReadOptions", "ReadReport", "Record"):
-        assert getattr(sources, name) is getattr(reading, name)

@@ -205,9 +205,8 @@ def test_bf16_on_the_cpu_is_refused(trainer_of) -> None:
         trainer_of(small(RECIPES["vae"]).but({"training.precision": "bf16"}))
 
 
-def test_a_missing_gpu_is_one_sentence() -> None:
-    if torch.cuda.is_available():
-        return
+def test_a_missing_gpu_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(TextspaceError, match="PyTorch sees no GPU here"):
         Processes("cuda")
 

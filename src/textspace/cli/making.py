@@ -43,7 +43,10 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
     ] = False,
-    init: Annotated[Path | None, typer.Option(help="Start from the space in this folder, on new text.")] = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(help="Start from the space in this folder, with its recipe and tokenizer, on new text."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be trained, and how long it would take.")
     ] = False,

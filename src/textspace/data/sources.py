@@ -27,7 +27,6 @@ from textspace.data.options import (
     Columns,
     ReadOptions,
     ReadReport,
-    Record,
     choose_columns,
     is_number,
     names_of,
@@ -37,10 +36,7 @@ from textspace.errors import TextspaceError
 __all__ = [
     "ENDINGS",
     "SAMPLE_ROWS",
-    "ReadOptions",
-    "ReadReport",
     "Reader",
-    "Record",
     "Row",
     "delimited_reader",
     "ending",

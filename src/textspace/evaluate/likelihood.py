@@ -286,11 +286,11 @@ def _score(
 
     columns: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=noise.rows_B.device))
     kl_per_dimension: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=noise.rows_B.device))
-    log_px_BT: Tensor = torch.zeros(())
+    log_px_BT = torch.zeros((), device=noise.rows_B.device)  # stays where it is until somebody asks for tokens
     log_weights = []
     for part, passed in passes(wanted, lambda q: q):
         columns["reconstruction"] = columns["reconstruction"] - log_px_SB(passed).mean(0) * part
-        log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0).cpu() * part
+        log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0) * part
         if has_density:
             for name, site in passed.sites.items():
                 columns[name] = columns[name] + site.kl_B.double() * part
