@@ -1,10 +1,25 @@
-"""Small recipes and a tiny corpus that the tests share."""
+"""Small recipes, a tiny corpus, and training on it here and in other processes."""
 
 from __future__ import annotations
 
+import json
+import multiprocessing
+import os
 import random
+import signal
+from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
 
 from textspace.config import Recipe
+from textspace.model import Model
+from textspace.train import checkpoints, pretraining, updates
+from textspace.train.fit import Prepared, train
+from textspace.train.loop import Trainer
+from textspace.train.processes import Processes
 
 SMALL = {
     "latent.dim": 4,
@@ -15,10 +30,16 @@ SMALL = {
     "training.epochs": 2,
 }
 SMALL_ENCODER = {"encoder.embedding": 12, "encoder.hidden": 16}
+SMALL_DUAL = {"objective.dual.hidden": 16}
+SHORT_CATCHING_UP = {"training.update.window": 2, "training.update.cap": 3}
 
 
 def small(recipe: Recipe) -> Recipe:
-    return recipe.but(SMALL | (SMALL_ENCODER if recipe.encoder else {}))
+    """The recipe with tiny networks, and with few steps of the encoder before each of the decoder."""
+    changes = SMALL | (SMALL_ENCODER if recipe.encoder else {})
+    changes |= SMALL_DUAL if recipe.objective.kind == "dual-kl" else {}
+    changes |= SHORT_CATCHING_UP if recipe.training.update.kind == "aggressive" else {}
+    return recipe.but(changes)
 
 
 def tiny_sentences(count: int = 400) -> list[str]:
@@ -30,3 +51,105 @@ def tiny_sentences(count: int = 400) -> list[str]:
         " ".join([chance.choice(subjects), chance.choice(verbs)] + chance.choices(things, k=chance.randint(0, 7)))
         for _ in range(count)
     ]
+
+
+def trainer_on(prepared: Prepared, recipe: Recipe, folder: Path, **more: Any) -> Trainer:
+    """A trainer as `train` makes it, on the CPU; the first phase of a two-phase recipe is done, beside the folder."""
+    splits, size = prepared.encoded.splits, len(prepared.tokenizer)
+    more = {"processes": Processes("cpu")} | more
+    model = Model(recipe, size)
+    if recipe.pretrain:
+        first = pretraining.pretrain(recipe, size, splits, folder.parent, data="", silent=True, **more)
+        first.keep(model, recipe)
+    return Trainer(recipe, model, splits["train"], splits["valid"], folder, silent=True, **more)
+
+
+def copied(model: Model) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in checkpoints.weights(model).items()}
+
+
+def changed(model: Model, before: dict[str, torch.Tensor]) -> set[str]:
+    """Names of the weights of which any bit has changed."""
+    return {name for name, tensor in checkpoints.weights(model).items() if not torch.equal(tensor, before[name])}
+
+
+# Training in processes of their own, which can be killed
+
+
+class Death(NamedTuple):
+    """When a process kills itself with SIGKILL: in a step of a run, or halfway through writing a checkpoint."""
+
+    recipe: str = ""
+    step: int = -1
+    writing: int = -1
+
+
+def start(jobs: list[dict[str, Any]], environment: dict[str, str] | None = None, **more: Any) -> BaseProcess:
+    """Start a process that trains once for each job, which are arguments of `train`.
+
+    The process is forked from a server that has imported everything: much faster than starting Python each time.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["textspace.train.fit", "torch._dynamo"])  # which optimisers import when made
+    environment = {"TEXTSPACE_CACHE": os.environ["TEXTSPACE_CACHE"]} | (environment or {})
+    process = context.Process(target=_train, args=(jobs, environment), kwargs=more)
+    process.start()
+    return process
+
+
+def finish(jobs: list[dict[str, Any]], environment: dict[str, str] | None = None, **more: Any) -> int:
+    """Do the same and wait for it; the exit status, -9 for a process that was killed."""
+    process = start(jobs, environment, **more)
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _train(
+    jobs: list[dict[str, Any]], environment: dict[str, str], death: Death | None = None, together: Barrier | None = None
+) -> None:
+    os.environ |= environment
+    torch.set_num_threads(1)
+    if death:
+        _die_at(death)
+    if together:
+        _come_to_the_lock(together)
+    for job in jobs:
+        recipe = Recipe.from_json(job["recipe"])
+        train(**job | {"recipe": recipe}, silent=True, curves=False, device="cpu")
+
+
+def _die_at(death: Death) -> None:
+    step, write, written = updates.JointUpdate._step, checkpoints._write_and_sync, [0]
+
+    def dying_step(self: updates.JointUpdate, shard: Any, turn: updates.Turn, moving: Any) -> updates.Step:
+        if (self.model.recipe.name, turn.number) == (death.recipe, death.step):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(self, shard, turn, moving)
+
+    def dying_write(path: Path, data: bytes) -> None:
+        written[0] += path.name == "optimizer.safetensors"
+        if written[0] == death.writing:
+            path.write_bytes(data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(path, data)
+
+    updates.JointUpdate._step = dying_step  # type: ignore[method-assign]
+    checkpoints._write_and_sync = dying_write
+
+
+def _come_to_the_lock(together: Barrier) -> None:
+    """Nobody takes the lock of a first phase before all have come to it."""
+
+    class Awaited(pretraining.FileLock):  # type: ignore[misc]
+        def acquire(self, *arguments: Any, **named: Any) -> Any:
+            together.wait(60)
+            return super().acquire(*arguments, **named)
+
+    pretraining.FileLock = Awaited  # type: ignore[misc]
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log, without the times."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]

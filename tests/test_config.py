@@ -1,10 +1,14 @@
 import json
+import re
 
 import pytest
+from helpers import small
 
-from textspace.config import PLATEAU_PRESETS, Linear, Recipe
+from textspace.config import PLATEAU_PRESETS, Constant, Linear, Recipe
 from textspace.errors import TextspaceError
-from textspace.recipes import RECIPES
+from textspace.model import Model
+from textspace.objectives import build_objective
+from textspace.recipes import RECIPES, SIZES, sized
 from textspace.settings import paths
 
 
@@ -96,3 +100,213 @@ def test_foreign_recipes_are_refused(text: str, sentence: str) -> None:
 def test_a_missing_recipe_file_is_one_sentence(tmp_path) -> None:
     with pytest.raises(TextspaceError, match="cannot read the recipe"):
         Recipe.load(tmp_path / "none.json")
+
+
+# Parts that do not fit
+
+LANGUAGE_MODEL = {
+    "encoder": None,
+    "pooling": None,
+    "posterior": None,
+    "prior": None,
+    "objective.kind": "reconstruction",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"objective.kind": "dual-kl"}, ["objective 'dual-kl'", "training.update 'joint'"]),
+        (
+            {"objective.kind": "dual-kl", "posterior.kind": "implicit", "training.update.kind": "aggressive"},
+            ["objective 'dual-kl'", "training.update 'aggressive'"],
+        ),
+        ({"training.update.kind": "alternating"}, ["objective 'elbo'", "training.update 'alternating'"]),
+        (
+            {"objective.kind": "wae", "training.update.kind": "alternating"},
+            ["objective 'wae'", "training.update 'alternating'"],
+        ),
+        (LANGUAGE_MODEL | {"training.update.kind": "aggressive"}, ["training.update 'aggressive'", "language model"]),
+        (LANGUAGE_MODEL | {"pretrain": {}}, ["pretrain", "language model"]),
+        (LANGUAGE_MODEL | {"pretrain.keep": "both"}, ["pretrain", "language model"]),
+        (LANGUAGE_MODEL | {"decoder.skip": True}, ["decoder.skip", "language model"]),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_with_both_named(changes: dict, named: list[str]) -> None:
+    with pytest.raises(TextspaceError) as told:
+        RECIPES["vae"].but(changes)
+    assert [part for part in named if part not in str(told.value)] == []
+    assert "\n" not in str(told.value)
+
+
+ALTERNATING = {"training.update.kind": "alternating"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"posterior.kind": "implicit"}, ["objective 'elbo'", "posterior 'implicit'"]),
+        ({"posterior.kind": "delta"}, ["objective 'elbo'", "posterior 'delta'"]),
+        ({"posterior.kind": "implicit", "objective.kind": "iwae"}, ["objective 'iwae'", "posterior 'implicit'"]),
+        ({"posterior.kind": "delta", "objective.kind": "iwae"}, ["objective 'iwae'", "posterior 'delta'"]),
+        (LANGUAGE_MODEL | {"objective.kind": "elbo"}, ["objective 'elbo'", "no posterior"]),
+        (LANGUAGE_MODEL | {"objective.kind": "iwae"}, ["objective 'iwae'", "no posterior"]),
+        (LANGUAGE_MODEL | {"objective.kind": "wae"}, ["objective 'wae'", "no posterior"]),
+        (LANGUAGE_MODEL | {"objective.kind": "dual-kl"} | ALTERNATING, ["objective 'dual-kl'", "no posterior"]),
+    ],
+)
+def test_objectives_refuse_parts_they_cannot_work_with_and_name_both(changes: dict, named: list[str]) -> None:
+    recipe = small(RECIPES["vae"]).but(changes)
+    with pytest.raises(TextspaceError) as told:
+        build_objective(recipe, Model(recipe, 20))
+    assert [part for part in named if part not in str(told.value)] == []
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"posterior.kind": "implicit", "objective.kind": "wae"},
+        {"posterior.kind": "delta", "objective.kind": "wae"},
+        {"posterior.kind": "implicit", "objective.kind": "dual-kl"} | ALTERNATING,
+        {"posterior.kind": "gaussian", "objective.kind": "dual-kl"} | ALTERNATING,
+        {"posterior.kind": "implicit", "objective.kind": "reconstruction"},
+        {"training.update.kind": "aggressive", "objective.kind": "iwae"},
+        {"pretrain": {}, "objective.kind": "wae"},
+    ],
+)
+def test_parts_that_fit_are_taken(changes: dict) -> None:
+    recipe = small(RECIPES["vae"]).but(changes)
+    build_objective(recipe, Model(recipe, 20))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipes_parts_fit(name: str) -> None:
+    recipe = small(RECIPES[name])
+    build_objective(recipe, Model(recipe, 20))
+
+
+NO_WEIGHT = "the importance-weighted bound of objective 'iwae' has no KL term that a kl_weight could weigh"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("iwae", ["objective.kl_weight=0.5"]),
+        ("iwae", ["objective.kl_weight=0"]),
+        ("iwae", ["objective.kl_weight.kind=linear"]),
+        ("iwae", ["objective.kl_weight.kind=constant", "objective.kl_weight.value=2"]),
+        ("beta-vae", ["objective.kind=iwae"]),  # its weight, 0.5, comes along
+        ("vae-anneal", ["objective.kind=iwae"]),
+        ("vae", ["objective.kl_weight=0.5", "objective.kind=iwae"]),
+    ],
+)
+def test_the_importance_weighted_bound_takes_no_kl_weight(name: str, settings: list[str]) -> None:
+    with pytest.raises(TextspaceError, match=f"objective: {re.escape(NO_WEIGHT)}") as told:
+        RECIPES[name].with_settings(settings)
+    assert "set objective.kl_weight to 1, or use objective 'elbo'" in str(told.value)
+
+
+def test_the_importance_weighted_bound_takes_a_kl_weight_of_one() -> None:
+    assert RECIPES["vae"].with_settings(["objective.kind=iwae"]).objective.kl_weight == 1
+    assert RECIPES["beta-vae"].with_settings(["objective.kind=iwae", "objective.kl_weight=1"]).objective.samples == 10
+    constant = RECIPES["iwae"].with_settings(["objective.kl_weight.kind=constant"]).objective.kl_weight
+    assert constant == Constant(value=1.0)
+
+
+def test_free_bits_are_set_by_path() -> None:
+    recipe = Recipe().with_settings(["objective.free_bits.target=4", "objective.free_bits.on=batch"])
+    assert recipe.objective.free_bits.model_dump() == {"target": 4.0, "per": "dimension", "on": "batch"}
+    assert recipe.with_settings(["objective.free_bits=null"]) == Recipe()
+    with pytest.raises(TextspaceError, match=r"objective\.free_bits\.target is 0"):
+        Recipe().with_settings(["objective.free_bits.target=0"])
+
+
+# Recipes of before, and of other sizes
+
+LATER = ["pretrain", "training.update", "objective.free_bits", "decoder.skip", "decoder.word_dropout"]
+"""Options that the first recipe.json files did not have."""
+
+
+def without(data: dict, paths_left_out: list[str]) -> dict:
+    data = json.loads(json.dumps(data))
+    for path in paths_left_out:
+        *parents, last = path.split(".")
+        here = data
+        for parent in parents:
+            here = here[parent]
+        here.pop(last, None)
+    return data
+
+
+@pytest.mark.parametrize("name", ["default", "lstm-lm", "gru-lm", "ae", "vae", "vae-anneal"])
+def test_a_recipe_of_before_means_what_it_meant(name: str) -> None:
+    written = json.loads(RECIPES[name].to_json())
+    old = without(written, LATER)
+    assert "update" not in old["training"]
+    assert "skip" not in old["decoder"]
+    assert Recipe.from_json(json.dumps(old)) == RECIPES[name]
+
+
+FIRST = """{
+  "format": 1, "name": "mine", "about": "", "citation": "",
+  "text": {
+    "normalise": [], "max_tokens": 512, "over_long": "drop",
+    "tokenizer": {"kind": "words", "size": null, "min_count": 1, "unknown_aliases": ["<unk>", "[UNK]"]}
+  },
+  "latent": {"dim": 32},
+  "encoder": {
+    "kind": "gru", "embedding": 128, "hidden": 192, "layers": 1, "bidirectional": true, "reverse_input": false
+  },
+  "pooling": {"kind": "last"},
+  "posterior": {"kind": "gaussian"},
+  "prior": {"kind": "standard-normal"},
+  "decoder": {
+    "kind": "gru", "embedding": 128, "hidden": 192, "layers": 1, "input_dropout": 0.2, "output_dropout": 0.2,
+    "output_bias": false, "tie_output": false
+  },
+  "share_embeddings": false,
+  "initial": {"weights": null, "embeddings": 0.1},
+  "objective": {
+    "kind": "elbo", "kl_weight": {"kind": "linear", "start": 0.0, "end": 0.5, "over": 4.0, "unit": "epochs"}
+  },
+  "training": {
+    "seed": 0, "epochs": 20, "steps": null, "batch": {"sentences": 32, "tokens": null, "pieces": 1},
+    "optimizer": {
+      "kind": "adam", "lr": 0.002, "schedule": 1.0, "momentum": 0.0, "betas": [0.9, 0.999], "weight_decay": 0.0
+    },
+    "plateau": {"factor": 0.5, "patience": 1, "max_decays": 4, "first_epoch": 0, "reload_best": false},
+    "clip": 5.0, "patience": null, "criterion": "elbo", "validate_every": null, "checkpoint_every": 500,
+    "precision": "fp32"
+  }
+}"""
+"""A recipe.json that the first version wrote."""
+
+
+def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -> None:
+    recipe = Recipe.from_json(FIRST)
+    assert without(json.loads(recipe.to_json()), LATER) == json.loads(FIRST)
+    assert recipe.pretrain is None
+    assert recipe.training.update.kind == "joint"
+    assert recipe.objective.free_bits is None
+    assert (recipe.decoder.skip, recipe.decoder.word_dropout) == (False, 0.0)
+
+
+@pytest.mark.parametrize("corpus", SIZES)
+@pytest.mark.parametrize("name", ["vae", "lstm-lm", "skip-vae", "default"])
+def test_a_recipe_in_another_size_differs_in_nothing_else(name: str, corpus: str) -> None:
+    embedding, hidden = {"ptb": (256, 256), "captions": (128, 512), "yahoo": (512, 1024)}[corpus]
+    recipe = sized(RECIPES[name], corpus)
+    assert (recipe.decoder.embedding, recipe.decoder.hidden) == (embedding, hidden)
+    if recipe.encoder is not None:
+        assert (recipe.encoder.embedding, recipe.encoder.hidden) == (embedding, hidden)
+    sizes = [f"{part}.{size}" for part in ("encoder", "decoder") for size in ("embedding", "hidden")]
+    if recipe.encoder is None:
+        sizes = sizes[2:]
+    data, before = (without(json.loads(r.to_json()), sizes) for r in (recipe, RECIPES[name]))
+    assert data == before
+
+
+def test_an_unknown_size_is_one_sentence() -> None:
+    with pytest.raises(TextspaceError, match=r"there are no sizes 'yaho'; did you mean 'yahoo'\?"):
+        sized(RECIPES["vae"], "yaho")

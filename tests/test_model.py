@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from textspace.config import Recipe
 from textspace.data.batching import batch_of, make_batch
 from textspace.data.tokenizers import END, FIRST_PREDICTED, START
+from textspace.distributions import moments
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.noise import Noise
@@ -30,6 +31,15 @@ VARIANTS = {
     "vae, shared embeddings": {"share_embeddings": True},
     "vae, tied output": {"decoder.embedding": 16, "decoder.tie_output": True, "decoder.output_bias": True},
     "vae, torch's initial weights": {"initial.weights": None},
+    "vae, mean of the states": {"pooling.kind": "mean"},
+    "vae, largest states": {"pooling.kind": "max"},
+    "vae, largest states both ways": {"pooling.kind": "max", "encoder.bidirectional": True},
+    "vae, states of largest size": {"pooling.kind": "abs"},
+    "vae, attention to the states": {"pooling": {"kind": "attention", "hidden": 5}},
+    "vae, skip, two layers": {"decoder.skip": True, "decoder.layers": 2},
+    "vae, skip, gru": {"decoder.skip": True, "decoder.kind": "gru", "decoder.output_bias": True},
+    "vae, word dropout": {"decoder.word_dropout": 0.5, "decoder.input_dropout": 0, "decoder.output_dropout": 0},
+    "vae, implicit": {"posterior": {"kind": "implicit", "hidden": 8, "noise": 3}, "objective.kind": "reconstruction"},
     "ae": {},
     "lstm-lm": {},
     "gru-lm": {},
@@ -57,7 +67,9 @@ def numbers(model: Model, batch: Batch) -> dict[str, torch.Tensor]:
     passed = model(batch, Noise(3, 0, batch.rows_B), samples=2)
     found = {"log_px": passed.log_px_SB, "log_px without end": passed.log_px_without_end_SB()}
     for name, site in passed.sites.items():
-        found |= {f"{name} mean": site.q.mean, f"{name} value": site.value_SBZ.transpose(0, 1)}
+        mean_BZ, deviation_BZ = moments(site.q, passed.noise, samples=3)
+        found |= {f"{name} mean": mean_BZ, f"{name} deviation": deviation_BZ}
+        found |= {f"{name} value": site.value_SBZ.transpose(0, 1)}
     return found
 
 
@@ -178,6 +190,22 @@ def test_embeddings_are_separate_shared_or_tied() -> None:
     saved = sum(separate.parameter_counts().values()) - sum(shared.parameter_counts().values())
     assert saved == 50 * 12
     assert tied.decoder.output is None
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [("lstm-lm", False), ("vae", False), ("vae", True), ("vae-attention-pool", True), ("ivae", False), ("ivae", True)],
+)
+def test_every_parameter_is_of_one_side(name: str, shared: bool) -> None:
+    model = Model(small(RECIPES[name]).but({"share_embeddings": shared}), 20)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    sides = [model.inference_parameters(), model.generative_parameters()]
+    sides.append(list(model.dual.parameters()) if model.dual is not None else [])
+    inference, generative, dual = ([names[id(parameter)] for parameter in side] for side in sides)
+    assert sorted(inference + generative + dual) == sorted(names.values())
+    assert {name.split(".")[0] for name in inference} <= {"encoder", "pooling", "posterior"}
+    assert {name.split(".")[0] for name in generative} == {"decoder"}
+    assert ("encoder.embedding.weight" in inference) == (name != "lstm-lm")
 
 
 @pytest.mark.parametrize(

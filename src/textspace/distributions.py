@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
 
 import torch
@@ -11,7 +12,7 @@ from torch.distributions.kl import _dispatch_kl
 
 from textspace.noise import Noise
 
-__all__ = ["Delta", "closed_kl", "draw"]
+__all__ = ["Delta", "Implicit", "closed_kl", "draw", "moments"]
 
 
 _Shape = torch.Size | list[int] | tuple[int, ...]
@@ -43,6 +44,24 @@ class Delta(Distribution):
         return Delta(self.loc.expand(batch_shape))
 
 
+class Implicit(Distribution):
+    """What a function makes of standard normal noise: it can be drawn from, and has neither density nor known mean.
+
+    Args:
+        push: noise (samples, *batch_shape[:1], noise) to samples (samples, *batch_shape).
+        noise: numbers the function takes for each sample.
+        batch_shape: sentences, and the latent axes.
+    """
+
+    arg_constraints = {}  # noqa: RUF012 (torch's own convention)
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, push: Callable[[Tensor], Tensor], noise: int, batch_shape: torch.Size) -> None:
+        self.push, self.noise = push, noise
+        super().__init__(batch_shape=batch_shape, validate_args=False)
+
+
 def closed_kl(q: type[Distribution], p: type[Distribution]) -> bool:
     """Whether KL(q || p) has a closed form: ours or torch's, in torch's one table of them.
 
@@ -69,3 +88,16 @@ def _(q: Normal, noise: Noise, stream: str, samples: int) -> Tensor:
 @draw.register
 def _(q: Delta, noise: Noise, stream: str, samples: int) -> Tensor:
     return q.rsample((samples,))
+
+
+@draw.register
+def _(q: Implicit, noise: Noise, stream: str, samples: int) -> Tensor:
+    return q.push(noise.normal(stream, (q.noise,), samples))
+
+
+def moments(q: Distribution, noise: Noise, samples: int = 100) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of q: its own, or those of `samples` draws where only draws can be had."""
+    if not isinstance(q, Implicit):
+        return q.mean, q.stddev
+    drawn = draw(q, noise, "moments", samples)
+    return drawn.mean(0), drawn.std(0)

@@ -19,10 +19,15 @@ def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
     >>> nearest("zzz", ["label", "text"])
     "there are 'label' and 'text'"
     """
-    from rapidfuzz import process  # loads only when something went wrong
+    from rapidfuzz import fuzz, process  # loads only when something went wrong
 
     choices = list(choices)
-    found = [match[0] for match in process.extract(name, choices, limit=limit, score_cutoff=65)]
+    alike = process.extract(name, choices, scorer=fuzz.WRatio, limit=None, score_cutoff=65)
+    # Of choices that contain something like the name, those that are little else come first, and the others not at all.
+    ratios = {match[0]: fuzz.ratio(name, match[0]) for match in alike}
+    best = max(ratios.values(), default=0.0)
+    found = sorted((choice for choice in ratios if ratios[choice] > best - 20), key=lambda choice: -ratios[choice])
+    found = found[:limit]
     if found:
         return f"did you mean {_spoken(found, 'or')}?"
     if not choices:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from textspace.config import Initial, Recipe
+from textspace.config import DualKlObjective, Initial, Recipe
 from textspace.decoders import DECODERS
 from textspace.distributions import draw
+from textspace.divergences import DualFunction
 from textspace.encoders import ENCODERS
 from textspace.noise import Noise, seed_of
 from textspace.pooling import POOLINGS
@@ -41,14 +42,17 @@ class Model(nn.Module):
         has_latent = recipe.posterior is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(recipe.training.seed, "initial weights"))
-            self.encoder = self.pooling = self.posterior = self.prior = None
+            self.encoder = self.pooling = self.posterior = self.prior = self.dual = None
             if recipe.encoder and recipe.pooling and recipe.posterior and recipe.prior:
                 self.encoder = ENCODERS[recipe.encoder.kind](recipe.encoder, vocabulary)
-                self.pooling = POOLINGS[recipe.pooling.kind](recipe.pooling)
+                self.pooling = POOLINGS[recipe.pooling.kind](recipe.pooling, self.encoder.size)
                 self.posterior = POSTERIORS[recipe.posterior.kind](
                     recipe.posterior, self.encoder.size, recipe.latent.dim
                 )
                 self.prior = PRIORS[recipe.prior.kind](recipe.prior, recipe.latent.dim)
+                if isinstance(recipe.objective, DualKlObjective):
+                    seen = self.encoder.size if recipe.objective.of == "posterior" else 0
+                    self.dual = DualFunction(recipe.objective.dual, seen, recipe.latent.dim)
             self.decoder = DECODERS[recipe.decoder.kind](
                 recipe.decoder, vocabulary, recipe.latent.dim if has_latent else None
             )
@@ -81,13 +85,25 @@ class Model(nn.Module):
             sites[name] = Site(q, self.prior(name, drawn), drawn[name])
         return sites
 
-    def decode(self, batch: Batch, sites: dict[str, Site], noise: Noise) -> Pass:
+    def decode(self, batch: Batch, features_BH: Tensor | None, sites: dict[str, Site], noise: Noise) -> Pass:
         """log p(x | z) of a batch at the sampled codes."""
         z_SBZ = sites["z"].value_SBZ if sites else None
-        return Pass(batch, sites, self.decoder(z_SBZ, batch.decoder, noise))
+        return Pass(batch, features_BH, sites, self.decoder(z_SBZ, batch.decoder, noise), noise)
 
     def forward(self, batch: Batch, noise: Noise, samples: int = 1) -> Pass:
-        return self.decode(batch, self.sites(self.features(batch.encoder), noise, samples), noise)
+        features_BH = self.features(batch.encoder)
+        return self.decode(batch, features_BH, self.sites(features_BH, noise, samples), noise)
+
+    def inference_parameters(self) -> list[nn.Parameter]:
+        """Those of the encoder's side: encoder (with embeddings it shares), pooling and posterior."""
+        parts = (self.encoder, self.pooling, self.posterior)
+        return [parameter for part in parts if part is not None for parameter in part.parameters()]
+
+    def generative_parameters(self) -> list[nn.Parameter]:
+        """Those of the decoder's side that it shares with nobody: prior and decoder."""
+        taken = {id(parameter) for parameter in self.inference_parameters()}
+        parts = (self.prior, self.decoder)
+        return [p for part in parts if part is not None for p in part.parameters() if id(p) not in taken]
 
     def parameter_counts(self) -> dict[str, int]:
         """Trainable numbers per part; a shared one counts for the part that comes first."""
@@ -103,8 +119,8 @@ def _initialise(model: nn.Module, initial: Initial) -> None:
     for name, parameter in model.named_parameters():
         if id(parameter) in embeddings:
             nn.init.uniform_(parameter, -initial.embeddings, initial.embeddings)
-        elif initial.weights is not None:
+        elif initial.weights is not None and not name.startswith("dual."):
             nn.init.uniform_(parameter, -initial.weights, initial.weights)
-        elif name.startswith("decoder.output"):  # a bare parameter: PyTorch has no rule of its own for it
+        elif name.startswith("decoder.output"):  # bare parameters: PyTorch has no rule of its own for them
             bound = 1 / math.sqrt(parameter.shape[-1])
             nn.init.uniform_(parameter, -bound, bound)

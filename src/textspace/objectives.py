@@ -2,75 +2,237 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Protocol
 
-from textspace.config import ElboObjective, Recipe, ReconstructionObjective
+import torch
+from torch import Tensor
+
+from textspace.config import (
+    DualKlObjective,
+    ElboObjective,
+    FreeBits,
+    IwaeObjective,
+    Recipe,
+    ReconstructionObjective,
+    WaeObjective,
+)
+from textspace.distributions import Delta, closed_kl
+from textspace.divergences import dual_kl, mmd
 from textspace.errors import TextspaceError
 from textspace.model import Model
+from textspace.noise import Noise
+from textspace.posteriors import Posterior
 from textspace.schedules import Progress, schedule
-from textspace.types import Pass, Term, Terms
+from textspace.types import Pass, Site, Term, Terms
 
-__all__ = ["OBJECTIVES", "Elbo", "Objective", "Reconstruction", "build_objective", "kl_terms"]
+__all__ = ["OBJECTIVES", "DualKl", "Elbo", "Iwae", "Objective", "Reconstruction", "Wae", "build_objective", "kl_terms"]
+
+Others = Mapping[str, Tensor]
+"""What an objective's `shared` gave for the other sentences of the global batch; empty when there are none."""
+NO_OTHERS: Others = {}
 
 
 class Objective(Protocol):
     samples: int
     """Samples of the latent a training step draws."""
+    batch_terms: bool
+    """Whether a term is one number for the whole batch, so that sentences depend on each other."""
 
-    def __call__(self, passed: Pass, progress: Progress) -> Terms: ...
+    def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms: ...
+
+    def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
+        """What its batch terms need of every sentence of the global batch, one row each; empty without batch terms."""
+        ...
 
 
-class Reconstruction:
-    """-log p(x | z), z from the posterior: an autoencoder; without a latent, a language model's exact NLL."""
+class _PerSentence:
+    """An objective whose terms are all per sentence."""
 
     samples = 1
+    batch_terms = False
+
+    def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
+        return {}
+
+
+class Reconstruction(_PerSentence):
+    """-log p(x | z), z from the posterior: an autoencoder; without a latent, a language model's exact NLL."""
 
     def __init__(self, config: ReconstructionObjective, model: Model) -> None:
         pass
 
-    def __call__(self, passed: Pass, progress: Progress) -> Terms:
-        return Terms({"reconstruction": Term(-passed.log_px_SB.mean(0))}, {"reconstruction": 1.0})
+    def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
+        return Terms({"reconstruction": _reconstruction(passed)}, {"reconstruction": 1.0})
 
 
 class Elbo:
-    """-log p(x | z) + weight x KL(q(z | x) || p(z)), z from the posterior: the negative ELBO at weight 1."""
+    """-log p(x | z) + weight x KL(q(z | x) || p(z)), z from the posterior: the negative ELBO at weight 1.
+
+    With free bits the weight is that of the thresholded KL, a term of its own, and the KL itself is a monitor.
+    """
 
     samples = 1
 
     def __init__(self, config: ElboObjective, model: Model) -> None:
         _needs_kl("elbo", model)
         self.kl_weight = schedule(config.kl_weight)
+        self.free_bits = config.free_bits
+        self.batch_terms = config.free_bits is not None and config.free_bits.on == "batch"
+        if config.free_bits is not None:
+            _needs_closed_kl(config.free_bits, model)
 
-    def __call__(self, passed: Pass, progress: Progress) -> Terms:
+    def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         kl = kl_terms(passed)
         weight = self.kl_weight(progress)
+        weighted = kl if self.free_bits is None else self._thresholded(passed, self.free_bits, others)
         return Terms(
-            {"reconstruction": Term(-passed.log_px_SB.mean(0)), **kl},
-            {"reconstruction": 1.0, **dict.fromkeys(kl, weight)},
+            {"reconstruction": _reconstruction(passed), **weighted, **kl},
+            {"reconstruction": 1.0, **dict.fromkeys(weighted, weight)},
         )
+
+    def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
+        return {name: site.kl_BZ.flatten(1) for name, site in sites.items()} if self.batch_terms else {}
+
+    def _thresholded(self, passed: Pass, bits: FreeBits, others: Others) -> dict[str, Term]:
+        """Each site's KL, held at the target from below."""
+        terms = {}
+        for name, site in passed.sites.items():
+            kl_BZ = site.kl_BZ.flatten(1)
+            if bits.on == "batch":
+                kl_BZ = _with_others(kl_BZ, name, others).mean(0, keepdim=True)
+            if bits.per == "total":
+                kl_BZ = kl_BZ.sum(1, keepdim=True)
+            held_B = kl_BZ.clamp(min=bits.target / kl_BZ.shape[1]).sum(1)
+            term = Term(held_B if bits.on == "sentence" else held_B[0], bits.on, site.kl_form)
+            terms[_named("kl_free_bits", name, passed)] = term
+        return terms
+
+
+class Iwae(_PerSentence):
+    """-log 1/k sum_k p(x | z_k) p(z_k) / q(z_k | x), z_k from the posterior [Burda et al. 2016]; -ELBO at k = 1."""
+
+    def __init__(self, config: IwaeObjective, model: Model) -> None:
+        _needs_kl("iwae", model)
+        self.samples = config.samples
+
+    def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
+        log_weights_SB = passed.log_px_SB + sum(site.log_p_SB - site.log_q_SB for site in passed.sites.values())
+        bound_B = math.log(len(log_weights_SB)) - log_weights_SB.logsumexp(0)
+        terms = {"iw_bound": Term(bound_B), "reconstruction": _reconstruction(passed), **kl_terms(passed)}
+        return Terms(terms, {"iw_bound": 1.0})
+
+
+class DualKl(_PerSentence):
+    """-log p(x | z) + weight x (E_q[v] - E_p[exp v] + 1), z from a sampler, v the model's dual function.
+
+    The second term is a lower bound on KL(q(z | x) || p(z)) [Fang et al. 2019], or on KL(q(z) || p(z)) where v sees z
+    alone, and so the sum may lie below the negative log-likelihood: it is no bound on it.
+    """
+
+    def __init__(self, config: DualKlObjective, model: Model) -> None:
+        posterior = _needs_latent("dual-kl", model)
+        if config.of == "posterior" and posterior.distributions["z"] is Delta:
+            raise TextspaceError(
+                "objective 'dual-kl' has no bound to learn with posterior 'delta', whose KL is infinite: set "
+                "objective.of=aggregated, or use posterior 'implicit'"
+            )
+        self.kl_weight = schedule(config.kl_weight)
+        self.model = model
+
+    def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
+        dual = Term(self.dual(passed.features_BH, passed.sites["z"], passed.noise, "prior draws"))
+        terms = {"reconstruction": _reconstruction(passed), "dual_kl": dual}
+        return Terms(terms, {"reconstruction": 1.0, "dual_kl": self.kl_weight(progress)})
+
+    def dual(self, features_BH: Tensor | None, site: Site, noise: Noise, stream: str) -> Tensor:
+        """The dual form of each sentence, with draws of the prior from a stream of its own."""
+        if self.model.dual is None or features_BH is None:
+            raise ValueError("the model has no dual function")
+        return dual_kl(self.model.dual, features_BH, site.value_SBZ, site.prior_draws(noise, stream))
+
+
+class Wae:
+    """-log p(x | z) + weight x MMD(codes of the batch, as many draws of the prior) [Tolstikhin et al. 2018]."""
+
+    samples = 1
+    batch_terms = True
+
+    def __init__(self, config: WaeObjective, model: Model) -> None:
+        self.has_kl = _needs_latent("wae", model).has_log_prob
+        self.mmd_weight = schedule(config.mmd_weight)
+        self.config = config
+
+    def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
+        own = self.shared(passed.sites, passed.noise)
+        z_NZ, prior_NZ = (_with_others(own[name], name, others) for name in ("z", "prior"))
+        variance = passed.sites["z"].p.variance.mean()
+        distance = mmd(z_NZ, prior_NZ, self.config.scales, self.config.kernel, variance)
+        terms = {"reconstruction": _reconstruction(passed), "mmd": Term(distance, per="batch")}
+        monitors = kl_terms(passed) if self.has_kl else {}
+        return Terms(terms | monitors, {"reconstruction": 1.0, "mmd": self.mmd_weight(progress)})
+
+    def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
+        z = sites["z"]
+        return {"z": z.value_SBZ[0], "prior": z.prior_draws(noise, "prior draws")[0]}
 
 
 def kl_terms(passed: Pass) -> dict[str, Term]:
     """The KL of each site, called `kl` where there is one site only, `kl_gate` and the like where there are more."""
-    return {
-        "kl" if len(passed.sites) == 1 else f"kl_{name}": Term(site.kl_B, how=site.kl_form)
-        for name, site in passed.sites.items()
-    }
+    return {_named("kl", name, passed): Term(site.kl_B, how=site.kl_form) for name, site in passed.sites.items()}
 
 
-def _needs_kl(objective: str, model: Model) -> None:
-    if model.recipe.posterior is None or model.posterior is None:
+def _named(term: str, site: str, passed: Pass) -> str:
+    return term if len(passed.sites) == 1 else f"{term}_{site}"
+
+
+def _reconstruction(passed: Pass) -> Term:
+    return Term(-passed.log_px_SB.mean(0))
+
+
+def _with_others(own_BZ: Tensor, name: str, others: Others) -> Tensor:
+    """Our sentences' rows, and after them those of the rest of the global batch."""
+    return torch.cat([own_BZ, others[name]]) if others else own_BZ
+
+
+# What objectives need of the other parts
+
+
+def _needs_latent(objective: str, model: Model) -> Posterior:
+    if model.posterior is None:
         raise TextspaceError(
             f"objective {objective!r} needs a latent and this recipe has no posterior: use objective 'reconstruction'"
         )
-    if not model.posterior.has_log_prob:
+    return model.posterior
+
+
+def _needs_kl(objective: str, model: Model) -> None:
+    if not _needs_latent(objective, model).has_log_prob:
         raise TextspaceError(
-            f"objective {objective!r} needs a KL and posterior {model.recipe.posterior.kind!r} has no density: "
-            "use objective 'reconstruction' or posterior 'gaussian'"
+            f"objective {objective!r} needs a KL and posterior {_kind(model, 'posterior')!r} has no density: "
+            "use objective 'reconstruction', 'wae' or 'dual-kl', or posterior 'gaussian'"
         )
 
 
-OBJECTIVES = {"elbo": Elbo, "reconstruction": Reconstruction}
+def _needs_closed_kl(bits: FreeBits, model: Model) -> None:
+    """A threshold on every sentence's KL makes no sense of a sampled KL, which is right only on average."""
+    if model.posterior is None or model.prior is None or bits.on == "batch":
+        return
+    for site, q in model.posterior.distributions.items():
+        if not closed_kl(q, model.prior.distributions[site]):
+            raise TextspaceError(
+                f"objective.free_bits on every sentence needs a closed KL, and that of posterior "
+                f"{_kind(model, 'posterior')!r} and prior {_kind(model, 'prior')!r} is sampled: set "
+                "objective.free_bits.on=batch"
+            )
+
+
+def _kind(model: Model, part: str) -> str:
+    return getattr(model.recipe, part).kind
+
+
+OBJECTIVES = {"elbo": Elbo, "reconstruction": Reconstruction, "iwae": Iwae, "dual-kl": DualKl, "wae": Wae}
 
 
 def build_objective(recipe: Recipe, model: Model) -> Objective:

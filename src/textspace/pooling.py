@@ -1,23 +1,70 @@
-"""Pooling: the hidden states of a sentence to one feature vector."""
+"""Pooling: the hidden states of a sentence to one feature vector.
+
+All real positions count, those of the start and end tokens included; padding never does.
+"""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from textspace.config import LastPooling as LastPoolingConfig
+from textspace.config import AttentionPooling as AttentionPoolingConfig
+from textspace.config import SimplePooling as SimplePoolingConfig
 from textspace.encoders import States
 
-__all__ = ["POOLINGS", "LastPooling"]
+__all__ = ["POOLINGS", "AttentionPooling", "SimplePooling"]
 
 
-class LastPooling(nn.Module):
-    """The state that has read the whole sentence."""
+def _last(states: States) -> Tensor:
+    """The state that has read the whole sentence; of two directions, each one's own last."""
+    return states.last_BH
 
-    def __init__(self, config: LastPoolingConfig) -> None:
+
+def _mean(states: States) -> Tensor:
+    mask_BT1 = states.mask_BT[:, :, None]
+    return states.all_BTH.where(mask_BT1, 0.0).sum(1) / mask_BT1.sum(1)
+
+
+def _max(states: States) -> Tensor:
+    return states.all_BTH.masked_fill(~states.mask_BT[:, :, None], -torch.inf).amax(1)
+
+
+def _abs(states: States) -> Tensor:
+    """In each unit the value of largest size, with its sign."""
+    at_B1H = states.all_BTH.detach().abs().masked_fill(~states.mask_BT[:, :, None], -torch.inf).argmax(1, keepdim=True)
+    return states.all_BTH.gather(1, at_B1H).squeeze(1)
+
+
+class SimplePooling(nn.Module):
+    """Pooling without parameters."""
+
+    def __init__(self, config: SimplePoolingConfig, size: int) -> None:
         super().__init__()
+        self.pool = {"last": _last, "mean": _mean, "max": _max, "abs": _abs}[config.kind]
 
     def forward(self, states: States) -> Tensor:
-        return states.last_BH
+        return self.pool(states)
 
 
-POOLINGS = {"last": LastPooling}
+class AttentionPooling(nn.Module):
+    """sum_t softmax_t(u . tanh(W h_t + b)) h_t [Yang et al. 2016]."""
+
+    def __init__(self, config: AttentionPoolingConfig, size: int) -> None:
+        super().__init__()
+        hidden = config.hidden or size
+        self.project = nn.Linear(size, hidden)
+        self.score = nn.Linear(hidden, 1, bias=False)
+
+    def forward(self, states: States) -> Tensor:
+        score_BT = self.score(self.project(states.all_BTH).tanh()).squeeze(2)
+        weight_BT = score_BT.masked_fill(~states.mask_BT, -torch.inf).softmax(1)
+        return (weight_BT[:, :, None] * states.all_BTH.where(states.mask_BT[:, :, None], 0.0)).sum(1)
+
+
+POOLINGS = {
+    "last": SimplePooling,
+    "mean": SimplePooling,
+    "max": SimplePooling,
+    "abs": SimplePooling,
+    "attention": AttentionPooling,
+}

@@ -7,16 +7,19 @@ refused before any number is computed.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
 
 from textspace.config import DeltaPosterior as DeltaPosteriorConfig
 from textspace.config import GaussianPosterior as GaussianPosteriorConfig
-from textspace.distributions import Delta
+from textspace.config import ImplicitPosterior as ImplicitPosteriorConfig
+from textspace.distributions import Delta, Implicit
+from textspace.networks import perceptron
 
-__all__ = ["POSTERIORS", "DeltaPosterior", "GaussianPosterior"]
+__all__ = ["POSTERIORS", "DeltaPosterior", "GaussianPosterior", "ImplicitPosterior", "Posterior"]
 
 
 class GaussianPosterior(nn.Module):
@@ -48,4 +51,28 @@ class DeltaPosterior(nn.Module):
         return Delta(self.mean(features_BH))
 
 
-POSTERIORS = {"gaussian": GaussianPosterior, "delta": DeltaPosterior}
+class ImplicitPosterior(nn.Module):
+    """A network of features and noise: samples of any shape, and no density [Fang et al. 2019]."""
+
+    distributions: ClassVar[dict[str, type[Distribution]]] = {"z": Implicit}
+    has_log_prob = False
+
+    def __init__(self, config: ImplicitPosteriorConfig, features: int, dim: int) -> None:
+        super().__init__()
+        self.noise, self.dim = config.noise or dim, dim
+        self.network = perceptron(features + self.noise, config.hidden, config.layers, dim)
+
+    def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Implicit:
+        def push(noise_SBE: Tensor) -> Tensor:
+            features_SBH = features_BH.expand(len(noise_SBE), -1, -1)
+            return self.network(torch.cat([features_SBH, noise_SBE.to(features_BH.dtype)], dim=2))
+
+        return Implicit(push, self.noise, torch.Size((len(features_BH), self.dim)))
+
+
+Posterior = GaussianPosterior | DeltaPosterior | ImplicitPosterior
+POSTERIORS: dict[str, Any] = {
+    "gaussian": GaussianPosterior,
+    "delta": DeltaPosterior,
+    "implicit": ImplicitPosterior,
+}

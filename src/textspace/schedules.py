@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from textspace.config import Constant, Linear, Weight
+from textspace.config import Constant, Cyclic, Linear, Logistic, Weight
 
 __all__ = ["Progress", "Schedule", "schedule"]
 
 
 class Progress(NamedTuple):
-    """How far training has come: steps taken, and epochs as a fraction (2.5: halfway through the third)."""
+    """How far training has come.
+
+    `step` counts the steps of the decoder (extra steps of the encoder do not move schedules), `epoch` is a fraction
+    (2.5: halfway through the third), and `run` the share of the longest run that the settings allow.
+    """
 
     step: int
     epoch: float
+    run: float = 0.0
 
 
 Schedule = Callable[[Progress], float]
@@ -25,19 +31,30 @@ def schedule(config: Weight) -> Schedule:
     >>> warm_up = schedule(Linear(start=0, end=1, over=10, unit="epochs"))
     >>> warm_up(Progress(step=7, epoch=2.5)), warm_up(Progress(step=99, epoch=12.0))
     (0.25, 1.0)
+    >>> schedule(Cyclic(cycles=4, rising=0.5, over=40))(Progress(step=7, epoch=12.5))
+    0.5
+    >>> schedule(Logistic(midpoint=1000, slope=0.01, unit="steps"))(Progress(step=1000, epoch=2.5))
+    0.5
     >>> schedule(0.5)(Progress(step=7, epoch=2.5))
     0.5
     """
     match config:
-        case Linear():
-            return lambda progress: _linear(config, progress)
         case Constant():
             return lambda progress: config.value
+        case Linear() | Logistic() | Cyclic():
+            return lambda progress: config.start + _share(config, progress) * (config.end - config.start)
         case _:
             return lambda progress: config
 
 
-def _linear(config: Linear, progress: Progress) -> float:
-    done = progress.step if config.unit == "steps" else progress.epoch
-    share = min(done / config.over, 1.0)
-    return config.start + share * (config.end - config.start)
+def _share(config: Linear | Logistic | Cyclic, progress: Progress) -> float:
+    """How much of the way from start to end is done."""
+    time = {"steps": progress.step, "epochs": progress.epoch, "run": progress.run}[config.unit]
+    match config:
+        case Linear():
+            return min(time / config.over, 1.0)
+        case Logistic():
+            return 0.5 * (1 + math.tanh(0.5 * config.slope * (time - config.midpoint)))  # never overflows
+        case Cyclic():
+            cycles = time * config.cycles / config.over  # not time % (over / cycles), which rounding makes late
+            return 1.0 if time >= config.over else min(cycles % 1 / config.rising, 1.0)

@@ -42,8 +42,8 @@ def changed(config: BaseModel, changes: dict[str, Any]) -> dict[str, Any]:
         *parents, last = path.split(".")
         here = data
         for name in parents:
-            if not isinstance(here[name], dict):
-                here[name] = {}  # a number where a schedule may stand, or an absent part: start from the defaults
+            if not isinstance(here.get(name), dict):
+                here[name] = {}  # a number where a schedule may stand, or what is absent: start from the defaults
             here = here[name]
         if last == "kind" and value in known[path]:
             before, after = known[path].get(here.get("kind", "")), known[path][value]

@@ -20,7 +20,7 @@ from textspace.data.batching import make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
 from textspace.data.tokenizers import Tokenizer
-from textspace.distributions import draw
+from textspace.distributions import draw, moments
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.generate import Greedy, Method, Sampling, generate
@@ -35,6 +35,7 @@ from textspace.types import EndToken
 if TYPE_CHECKING:
     from textspace.data.corpus import Corpus
     from textspace.data.options import ReadOptions
+    from textspace.evaluate.examination import Examination
 
 __all__ = ["Neighbor", "Parameters", "Space", "Variant"]
 
@@ -238,8 +239,8 @@ class Space:
             batch = make_batch(split, rows).to(self.device)
             noise = Noise(seed, 0, batch.rows_B + first)
             site = self.model.sites(self.model.features(batch.encoder), noise, 1)["z"]
-            parts = {"mean": [site.q.mean], "sample": [site.value_SBZ[0]], "parameters": [site.q.mean, site.q.stddev]}
-            for whole, part in zip(codes, parts[what], strict=True):
+            parts = [site.value_SBZ[0]] if what == "sample" else moments(site.q, noise)[:wanted]
+            for whole, part in zip(codes, parts, strict=True):
                 whole[batch.rows_B] = part
         return codes
 
@@ -451,6 +452,13 @@ class Space:
         return likelihood(
             self.model, split, samples=samples, end_token=end_token, seed=seed, keep_tokens=True, progress=show_progress
         )
+
+    def examine(self, texts: Texts, *, seed: int = 0, show_progress: bool = False) -> Examination:
+        """What the codes of sentences look like, and in plain words whether they are well: `.diagnosis`, `.numbers`."""
+        from textspace.evaluate.examination import examine
+
+        split = self._encoded(listed(texts))
+        return examine(self.model, split, self.recipe, seed=seed, progress=show_progress)
 
     def _needs_codes(self) -> None:
         if self.model.posterior is None:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, kl_divergence
 
-from textspace.distributions import closed_kl
+from textspace.distributions import closed_kl, draw
+from textspace.noise import Noise
 
 __all__ = ["Batch", "Bound", "EndToken", "Estimate", "Pass", "Site", "Term", "Terms", "View"]
 
@@ -120,6 +121,10 @@ class Site:
     def kl_B(self) -> Tensor:
         return self.kl_BZ.flatten(1).sum(1)
 
+    def prior_draws(self, noise: Noise, stream: str) -> Tensor:
+        """As many samples of the prior as there are of the posterior, (S, B, Z)."""
+        return draw(self.p.expand(self.value_SBZ.shape[1:]), noise, stream, len(self.value_SBZ))
+
 
 def _over_latent_axes(x_SBZ: Tensor) -> Tensor:
     return x_SBZ.flatten(2).sum(2)
@@ -130,12 +135,15 @@ class Pass:
     """One forward pass: everything an objective or an estimator may read. Densities and KL are computed when asked for.
 
     `sites` is empty for a language model: its KL is absent, not zero. `token_log_px_SBT` holds log p(x_t | x_<t, z)
-    of the tokens after the start token; entries at padding mean nothing, so read `log_px_SBT`.
+    of the tokens after the start token; entries at padding mean nothing, so read `log_px_SBT`. `features_BH` is what
+    the posterior saw, and `noise` what the samples were drawn with.
     """
 
     batch: Batch
+    features_BH: Tensor | None
     sites: dict[str, Site]
     token_log_px_SBT: Tensor
+    noise: Noise
 
     @cached_property
     def log_px_SBT(self) -> Tensor:
@@ -173,10 +181,16 @@ class Terms:
     terms: dict[str, Term]
     weights: dict[str, float]
 
-    def means(self, sentences: int) -> dict[str, Tensor]:
-        """Each term's share of its mean over the `sentences` of the global batch, of which we may hold a part."""
+    def means(self, sentences: int, parts: int = 1) -> dict[str, Tensor]:
+        """Each term's share of its mean over the `sentences` of the global batch, of which we hold one of `parts`.
+
+        Every part computes a batch term whole, but only its own codes pass gradients on: the gradients of all parts
+        add up to the whole gradient, and the values are shared out so that they do too.
+        """
         return {
-            name: term.values.sum() / sentences if term.per == "sentence" else term.values
+            name: term.values.sum() / sentences
+            if term.per == "sentence"
+            else term.values - (1 - 1 / parts) * term.values.detach()
             for name, term in self.terms.items()
         }
 

@@ -421,7 +421,7 @@ def test_saved_dataset(tmp_path: Path) -> None:
 def test_missing_file(tmp_path: Path) -> None:
     write(tmp_path, train__txt="a\n", other__txt="b\n")
     assert mistake(tmp_path / "trian.txt") == (
-        f"there is no file '{tmp_path / 'trian.txt'}'; did you mean 'train.txt' or 'other.txt'?"
+        f"there is no file '{tmp_path / 'trian.txt'}'; did you mean 'train.txt'?"
     )
     assert mistake(tmp_path / "none" / "a.txt") == (
         f"there is no file '{tmp_path / 'none' / 'a.txt'}', nor a folder '{tmp_path / 'none'}'; check the path"

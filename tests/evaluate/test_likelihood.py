@@ -12,6 +12,7 @@ from torch.distributions import Normal
 from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
+from textspace.divergences import dual_kl
 from textspace.evaluate.likelihood import likelihood
 from textspace.model import Model
 from textspace.noise import Noise
@@ -176,3 +177,127 @@ def test_perplexity_and_its_error(test_split, tiny_model) -> None:
     bootstrap = np.exp(measured.elbo_N[draws].sum(1) / words[draws].sum(1))
     assert estimate.stderr == pytest.approx(bootstrap.std(), rel=0.2)
     assert estimate.bound == "upper"
+
+
+# Models trained with the dual form of the KL
+
+IMPLICIT = {"posterior.layers": 1, "posterior.hidden": 16, "objective.dual.hidden": 16, "initial.weights": 0.6}
+
+
+@pytest.fixture(scope="module")
+def implicit(tiny) -> Model:
+    return Model(small(RECIPES["ivae"]).but(IMPLICIT), len(tiny.tokenizer)).eval()
+
+
+@pytest.fixture
+def gaussian_with_dual(tiny) -> Model:
+    """A Gaussian posterior trained with the dual form, whose KL is known too."""
+    recipe = small(RECIPES["ivae"]).but({"posterior": {"kind": "gaussian"}, "objective.dual.hidden": 16})
+    model = Model(recipe.but({"initial.weights": 0.6, "initial.embeddings": 1.0}), len(tiny.tokenizer)).eval()
+    with torch.no_grad():
+        model.posterior.log_variance.bias.fill_(-2.0)
+    return model
+
+
+def trained_dual(model: Model, split, steps: int = 300) -> None:
+    """Move the dual function alone, as the alternating rule does."""
+    batch = make_batch(split, np.arange(len(split)))
+    adam = torch.optim.Adam(model.dual.parameters(), lr=0.01)
+    for step in range(steps):
+        noise = Noise(9, step, batch.rows_B)
+        with torch.no_grad():
+            features_BH = model.features(batch.encoder)
+            z = model.sites(features_BH, noise, 4)["z"]
+        adam.zero_grad()
+        (-dual_kl(model.dual, features_BH, z.value_SBZ, z.prior_draws(noise, "prior draws")).mean()).backward()
+        adam.step()
+
+
+@pytest.mark.parametrize("samples", [0, 20])
+@pytest.mark.parametrize("of", ["posterior", "aggregated"])
+def test_the_dual_form_says_that_it_is_a_lower_bound(tiny, test_split, of: str, samples: int) -> None:
+    model = Model(small(RECIPES["ivae"]).but(IMPLICIT | {"objective.of": of}), len(tiny.tokenizer)).eval()
+    estimates = likelihood(model, test_split, samples=samples).estimates()
+    for name in ("dual_kl", "dual_elbo"):
+        assert estimates[name].bound == "lower"
+        assert "lower bound" in estimates[name].name
+        assert "NLL bound" not in estimates[name].name
+    assert "no bound on NLL" in estimates["dual_elbo"].name
+    kl = {"posterior": "KL(q(z|x) || p(z))", "aggregated": "KL(q(z) || p(z))"}[of]
+    assert kl in estimates["dual_kl"].name
+    # neither KL nor ELBO are known, nor is there a perplexity of something that is no likelihood
+    assert not {"kl", "elbo", "elbo_ppl_word", "dual_elbo_ppl_word"} & estimates.keys()
+    assert ("nll" in estimates) == (samples > 0)
+    if samples:
+        assert estimates["nll"].bound == "upper"
+        assert "importance-weighted NLL, 20 samples" in estimates["nll"].name
+        assert "proposal: Gaussian fitted to posterior samples" in estimates["nll"].name
+        assert estimates["nll"].settings["proposal"].startswith("Gaussian fitted to posterior samples")
+
+
+def test_the_dual_form_is_measured_with_one_draw_of_posterior_and_prior(implicit: Model, test_split) -> None:
+    measured = likelihood(implicit, test_split)
+    batch = make_batch(test_split, np.arange(len(test_split)))
+    noise = Noise(0, 0, batch.rows_B)
+    with torch.no_grad():
+        passed = implicit(batch, noise)
+        prior_SBZ = noise.normal("prior draws", (4,), 1)
+        truth_B = dual_kl(implicit.dual, passed.features_BH, passed.sites["z"].value_SBZ, prior_SBZ)
+    np.testing.assert_allclose(measured.dual_kl_N, truth_B.numpy(), atol=1e-5)
+    np.testing.assert_allclose(measured.reconstruction_N, -passed.log_px_SB[0].numpy(), atol=1e-4)
+    estimates = measured.estimates()
+    assert estimates["dual_kl"].value == pytest.approx(truth_B.mean().item(), abs=1e-5)
+    together = estimates["reconstruction"].value + estimates["dual_kl"].value
+    assert estimates["dual_elbo"].value == pytest.approx(together)
+
+
+def test_a_gaussian_posterior_with_a_dual_form_has_its_closed_kl_too(gaussian_with_dual: Model, tiny) -> None:
+    split = tiny.encoded.splits["train"]
+    before = likelihood(gaussian_with_dual, split, samples=4)
+    trained_dual(gaussian_with_dual, split)
+    measured = likelihood(gaussian_with_dual, split, samples=4)
+    estimates = measured.estimates()
+    assert {"kl", "elbo", "dual_kl", "dual_elbo", "nll"} <= estimates.keys()
+    assert estimates["elbo"].bound == "upper"
+    assert estimates["nll"].settings["proposal"] == "posterior"
+    np.testing.assert_array_equal(measured.kl_N["z"], before.kl_N["z"])
+    assert estimates["kl"].value > 1  # there is something to estimate
+    error = 4 * (estimates["dual_kl"].stderr + estimates["kl"].stderr)
+    assert 0.7 * estimates["kl"].value < estimates["dual_kl"].value < estimates["kl"].value + error
+    assert before.estimates()["dual_kl"].value < 0.3 * estimates["kl"].value
+
+
+def test_chunks_batches_and_shares_do_not_change_the_dual_form(gaussian_with_dual: Model, test_split) -> None:
+    whole = likelihood(gaussian_with_dual, test_split, samples=7, chunk=7).dual_kl_N
+    chunks = likelihood(gaussian_with_dual, test_split, samples=7, chunk=3).dual_kl_N
+    small_batches = likelihood(gaussian_with_dual, test_split, samples=7, batch_tokens=30).dual_kl_N
+    shares = [likelihood(gaussian_with_dual, test_split, samples=7, batch_tokens=30, share=(i, 3)) for i in range(3)]
+    for other in (chunks, small_batches, sum(share.dual_kl_N for share in shares)):
+        np.testing.assert_allclose(other, whole, atol=1e-5)
+    exchanged: list[list[torch.Tensor]] = [[] for _ in shares]  # what each process would give for the sum
+    for share, given in zip(shares, exchanged, strict=True):
+        share.summed_with(lambda own, given=given: given.append(own) or own)
+    sums = [sum(parts) for parts in zip(*exchanged, strict=True)]
+    together = shares[0].summed_with(lambda own: sums.pop(0))
+    np.testing.assert_allclose(together.dual_kl_N, whole, atol=1e-5)
+    six = likelihood(gaussian_with_dual, test_split, samples=6, chunk=3).dual_kl_N
+    assert np.abs(six - whole).max() > 1e-4
+
+
+def test_the_importance_weighted_bound_of_an_implicit_posterior_converges_to_the_truth(tiny, test_split) -> None:
+    recipe = small(RECIPES["ivae"]).but(IMPLICIT | {"latent.dim": 1, "posterior.layers": 0})
+    model = Model(recipe, len(tiny.tokenizer)).eval()
+    with torch.no_grad():
+        model.decoder.first_state.weight.mul_(3)
+        model.posterior.network[0].weight[:, -1] = 1.2  # of the noise: the deviation
+    truth_N = exact_log_px(model, test_split)
+    gaps = [(likelihood(model, test_split, samples=samples).nll_N + truth_N).mean() for samples in (1, 10, 2000)]
+    assert gaps[0] > gaps[1] > gaps[2] > -0.01  # an upper bound on -log p(x) in expectation
+    assert gaps[0] > 0.05
+    assert gaps[2] < 0.01
+
+
+def test_sentences_have_their_dual_form_among_their_numbers(implicit: Model, tiny_model, test_split) -> None:
+    measured = likelihood(implicit, test_split)
+    assert [row["dual_kl"] for row in measured.rows()] == measured.dual_kl_N.tolist()
+    assert "dual_kl" not in next(likelihood(tiny_model, test_split).rows())

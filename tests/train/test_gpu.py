@@ -5,14 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import small
+from helpers import small, trainer_on
 
+from textspace.config import Recipe
 from textspace.evaluate.likelihood import likelihood
-from textspace.model import Model
 from textspace.recipes import RECIPES
+from textspace.schedules import Progress
 from textspace.train.log import records
 from textspace.train.loop import Trainer
 from textspace.train.processes import Processes
+from textspace.train.updates import Turn
 
 pytestmark = [
     pytest.mark.gpu,
@@ -20,25 +22,68 @@ pytestmark = [
 ]
 
 
-def losses(tiny, folder: Path, device: str, precision: str) -> list[float]:
-    recipe = small(RECIPES["vae"]).but({"training.precision": precision})
-    splits = tiny.encoded.splits
-    model = Model(recipe, len(tiny.tokenizer))
-    Trainer(
-        recipe, model, splits["train"], splits["valid"], folder, processes=Processes(device), silent=True
-    ).run()  # fmt: skip
+RECIPES_HERE = {
+    "vae": small(RECIPES["vae"]),
+    "largest states": small(RECIPES["vae-max-pool"]),
+    "attention and skip": small(RECIPES["skip-vae"]).but({"pooling": {"kind": "attention"}}),
+    "word dropout": small(RECIPES["vae-word-dropout"]),
+    "free bits": small(RECIPES["vae-free-bits"]),
+    "free bits on the batch": small(RECIPES["vae"]).but({"objective.free_bits": {"target": 0.08, "on": "batch"}}),
+    "iwae": small(RECIPES["iwae"]),
+    "wae": small(RECIPES["wae"]),
+    "alternating": small(RECIPES["ivae"]),
+    "aggressive": small(RECIPES["vae-aggressive"]),
+}
+
+
+def trainer_there(tiny, recipe: Recipe, folder: Path, device: str = "cuda") -> Trainer:
+    return trainer_on(tiny, recipe, folder, processes=Processes(device))
+
+
+def losses(tiny, recipe: Recipe, folder: Path, device: str) -> list[float]:
+    trainer_there(tiny, recipe, folder, device).run()
     return [line["loss"] for line in records(folder / "steps.jsonl", "step")]
 
 
-def test_the_gpu_has_the_losses_of_the_cpu(tiny, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", RECIPES_HERE)
+def test_the_gpu_has_the_losses_of_the_cpu(tiny, tmp_path: Path, name: str) -> None:
     """Noise is keyed, so it is the same numbers on both; dropout included."""
-    cpu, gpu = (losses(tiny, tmp_path / device, device, "fp32") for device in ("cpu", "cuda"))
+    recipe = RECIPES_HERE[name].but({"training.epochs": 1})
+    cpu, gpu = (losses(tiny, recipe, tmp_path / device, device) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(gpu, cpu, rtol=2e-3)
 
 
-def test_bf16_learns_what_fp32_learns(tiny, tmp_path: Path) -> None:
-    full, half = (losses(tiny, tmp_path / precision, "cuda", precision) for precision in ("fp32", "bf16"))
-    np.testing.assert_allclose(half, full, rtol=0.03)
+def test_pieces_on_the_gpu_give_the_losses_of_the_whole(tiny, tmp_path: Path) -> None:
+    recipe = RECIPES_HERE["wae"].but({"training.epochs": 1})
+    pieces = recipe.but({"training.batch.pieces": 3})
+    whole, parts = losses(tiny, recipe, tmp_path / "a", "cuda"), losses(tiny, pieces, tmp_path / "b", "cuda")
+    np.testing.assert_allclose(parts, whole, rtol=2e-3)
+
+
+def test_both_phases_run_on_the_gpu(tiny, tmp_path: Path) -> None:
+    recipe = small(RECIPES["pretrain-free-bits"]).but({"training.epochs": 1})
+    cpu, gpu = (losses(tiny, recipe, tmp_path / device / "run", device) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(gpu, cpu, rtol=5e-3)
+
+
+def test_a_run_on_the_gpu_resumes_to_the_same_losses(tiny, tmp_path: Path) -> None:
+    """With the state of the inner loop on the device."""
+    recipe = RECIPES_HERE["aggressive"].but({"training.epochs": 1})
+    straight = losses(tiny, recipe, tmp_path / "straight", "cuda")
+    trainer_there(tiny, recipe.but({"training.steps": 6}), tmp_path / "run").run()
+    resumed = trainer_there(tiny, recipe, tmp_path / "run")
+    resumed.resume()
+    resumed.run()
+    np.testing.assert_allclose(
+        [line["loss"] for line in records(tmp_path / "run" / "steps.jsonl", "step")], straight, rtol=1e-4
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["vae", "wae", "alternating"])
+def test_bf16_learns_what_fp32_learns(tiny, tmp_path: Path, name: str) -> None:
+    half = RECIPES_HERE[name].but({"training.precision": "bf16"})
+    in_full = losses(tiny, RECIPES_HERE[name], tmp_path / "fp32", "cuda")
+    np.testing.assert_allclose(losses(tiny, half, tmp_path / "bf16", "cuda"), in_full, rtol=0.03)
 
 
 def test_likelihoods_agree_with_the_cpu(tiny, tiny_model) -> None:
@@ -49,20 +94,15 @@ def test_likelihoods_agree_with_the_cpu(tiny, tiny_model) -> None:
     np.testing.assert_allclose(gpu.elbo_N, cpu.elbo_N, atol=2e-3)
 
 
-def test_a_step_on_the_gpu_waits_for_nothing(tiny, tmp_path: Path) -> None:
-    """Between two fetches of the log the host must not wait for the device."""
-    recipe = small(RECIPES["vae"])
-    splits = tiny.encoded.splits
-    trainer = Trainer(
-        recipe, Model(recipe, len(tiny.tokenizer)), splits["train"], splits["valid"], tmp_path,
-        processes=Processes("cuda"), silent=True,
-    )  # fmt: skip
-    from textspace.schedules import Progress
-
-    trainer.update(trainer.stream.next_batch, Progress(0, 0.0), 0.01)
+@pytest.mark.parametrize("name", [name for name in RECIPES_HERE if name != "aggressive"])
+def test_a_step_on_the_gpu_waits_for_nothing(tiny, tmp_path: Path, name: str) -> None:
+    """Between two fetches of the log the host must not wait for the device; only the aggressive rule must, once a
+    window, to look at its loss."""
+    trainer = trainer_there(tiny, RECIPES_HERE[name], tmp_path / "run")
+    trainer.update(trainer.stream.next_batch, Turn(0, Progress(0, 0.0), 0.01))
     torch.cuda.set_sync_debug_mode("error")
     try:
         for step in range(1, 5):
-            trainer.update(trainer.stream.next_batch, Progress(step, 0.0), 0.01)
+            trainer.update(trainer.stream.next_batch, Turn(step, Progress(step, 0.0), 0.01))
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -1,137 +1,204 @@
-"""Killed with `kill -9` and resumed, a run must end with the very bits of one that was left alone."""
+"""Killed with `kill -9` and resumed, a run must end with the very bits of one that was left alone; and several
+processes must do what one does."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-import textwrap
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
-from helpers import small, tiny_sentences
+from helpers import Death, finish, lines_of, small, start, tiny_sentences
 
+from textspace.config import Recipe
+from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 from textspace.train import checkpoints
-
-RUN = """
-import os, signal, sys
-import torch
-torch.set_num_threads(2)
-from textspace.config import Recipe
-from textspace.train import checkpoints, updates
 from textspace.train.fit import train
 
-folder, text, mode = sys.argv[1:]
+OFTEN = {"training.checkpoint_every": 5}
+KINDS = {
+    "joint": small(RECIPES["vae"]).but(OFTEN | {"training.epochs": 3}),
+    "two phases": small(RECIPES["pretrain-free-bits"]).but(OFTEN),
+    "aggressive": small(RECIPES["vae-aggressive"]).but(
+        OFTEN | {"training.update.window": 3, "training.update.cap": 5, "training.epochs": 1}
+    ),
+    "alternating": small(RECIPES["ivae"]).but(OFTEN),
+}
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
 
-if mode == "kill in mid-epoch":
-    step = updates.JointUpdate.__call__
-    def dying(self, next_batch, progress, rate):
-        if progress.step == 17:
-            die()
-        return step(self, next_batch, progress, rate)
-    updates.JointUpdate.__call__ = dying
-elif mode == "kill during a checkpoint":
-    write, count = checkpoints._write_and_sync, [0]
-    def dying(path, data):
-        count[0] += path.name == "optimizer.safetensors"
-        if count[0] == 4:
-            path.write_bytes(data[: len(data) // 2])
-            die()
-        write(path, data)
-    checkpoints._write_and_sync = dying
-train(text, Recipe.load(folder + "/../recipe.json"), folder, resume=mode == "resume", silent=True, device="cpu")
-"""
+class Outcome(NamedTuple):
+    files: dict[str, str]
+    """SHA-256 of weights, best weights, optimiser and random states."""
+    log: list[dict[str, Any]]
+    first_log: list[dict[str, Any]]
+    """Of the first of two phases."""
+    rule: dict[str, Any]
+    best: bytes
+
+
+def outcome(folder: Path) -> Outcome:
+    state = checkpoints.read(folder).state
+    first = folder / "pretraining.jsonl"
+    return Outcome(
+        state["files"],
+        lines_of(folder / "steps.jsonl"),
+        lines_of(first) if first.exists() else [],
+        state["update_rule"],
+        (folder / "model.safetensors").read_bytes(),
+    )
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("resume")
     (folder / "text.txt").write_text("\n".join(tiny_sentences()))
-    recipe = small(RECIPES["vae"]).but({"training.checkpoint_every": 5, "training.epochs": 3})
-    assert recipe.decoder.input_dropout > 0
-    (folder / "recipe.json").write_text(recipe.to_json())
-    (folder / "run.py").write_text(textwrap.dedent(RUN))
     return folder
 
 
-def run(workplace: Path, name: str, mode: str) -> subprocess.CompletedProcess:
-    (workplace / name).mkdir(exist_ok=True)
-    arguments = [sys.executable, "run.py", str(workplace / name), "text.txt", mode]
-    return subprocess.run(arguments, cwd=workplace, capture_output=True, text=True)
+def job(workplace: Path, recipe: Recipe, name: str, **more: Any) -> dict[str, Any]:
+    return {"source": str(workplace / "text.txt"), "recipe": recipe.to_json(), "out": str(workplace / name), **more}
 
 
-def outcome(workplace: Path, name: str) -> tuple[dict, list]:
-    last = checkpoints.read(workplace / name)
-    lines = [json.loads(line) for line in (workplace / name / "steps.jsonl").read_text().splitlines()]
-    for line in lines:
-        line.pop("seconds", None)
-    return last.state["files"], lines
+def own_cache(workplace: Path, name: str) -> dict[str, str]:
+    return {"TEXTSPACE_CACHE": str(workplace / f"cache of {name}")}
 
 
 @pytest.fixture(scope="module")
-def undisturbed(workplace: Path) -> tuple[dict, list]:
-    ended = run(workplace, "undisturbed", "straight through")
-    assert ended.returncode == 0, ended.stderr
-    return outcome(workplace, "undisturbed")
+def undisturbed(workplace: Path) -> Callable[[str], Outcome]:
+    @cache
+    def run(kind: str) -> Outcome:
+        assert finish([job(workplace, KINDS[kind], kind)], own_cache(workplace, kind)) == 0
+        return outcome(workplace / kind)
+
+    return run
 
 
-@pytest.mark.parametrize("mode", ["kill in mid-epoch", "kill during a checkpoint"])
-def test_a_killed_run_resumes_to_the_same_bits(workplace: Path, undisturbed: tuple[dict, list], mode: str) -> None:
-    killed = run(workplace, mode, mode)
-    assert killed.returncode == -signal.SIGKILL
-    before = json.loads((checkpoints.newest(workplace / mode) / "state.json").read_text())["step"]
-    assert 0 < before < 36
-    if mode == "kill during a checkpoint":
-        assert list((workplace / mode / "checkpoints").glob(".writing-*")), "it died in the middle of writing"
-    resumed = run(workplace, mode, "resume")
-    assert resumed.returncode == 0, resumed.stderr
-    files, lines = outcome(workplace, mode)
-    assert files == undisturbed[0]  # SHA-256 of weights, best weights, optimiser and random states
-    assert lines == undisturbed[1]  # no gap, no repetition, the same numbers
-    assert [line["step"] for line in lines if line["event"] == "step"] == list(range(1, 37))
-    best = [(workplace / name / "model.safetensors").read_bytes() for name in ("undisturbed", mode)]
-    assert best[0] == best[1]
+@pytest.mark.parametrize(
+    ("kind", "death", "saved"),
+    [
+        pytest.param("joint", Death("vae", 17), 15, id="in mid-epoch"),
+        pytest.param("joint", Death(writing=4), 12, id="during a checkpoint"),
+        pytest.param("two phases", Death("pretrain-free-bits, first phase", 18), None, id="in the first phase"),
+        pytest.param("two phases", Death("pretrain-free-bits", 2), None, id="at the start of the second phase"),
+        pytest.param("two phases", Death("pretrain-free-bits", 14), 12, id="in the second phase"),
+        pytest.param("aggressive", Death("vae-aggressive", 10), 10, id="while the encoder catches up"),
+        pytest.param("alternating", Death("ivae", 18), 15, id="between the dual's steps and the model's"),
+    ],
+)
+def test_a_killed_run_resumes_to_the_same_bits(
+    workplace: Path, undisturbed: Callable[[str], Outcome], kind: str, death: Death, saved: int | None
+) -> None:
+    name = f"{kind} {death}"
+    folder, environment = workplace / name, own_cache(workplace, name)
+    assert finish([job(workplace, KINDS[kind], name)], environment, death=death) == -signal.SIGKILL
+    if saved is None:
+        assert checkpoints.newest(folder) is None
+    else:
+        state = checkpoints.read(folder).state
+        assert state["step"] == saved
+    if death.writing > 0:
+        assert list((folder / "checkpoints").glob(".writing-*")), "it died in the middle of writing"
+    if kind == "aggressive":
+        rule = state["update_rule"]
+        assert (rule["aggressive"], rule["inner_steps"]) == (True, 4), "the checkpoint lies within the second window"
+        assert 0 < rule["best_window"] < 10
+        assert rule["window_tokens"] > 0
+    if death.recipe.endswith("first phase"):
+        (first,) = Path(environment["TEXTSPACE_CACHE"], "pretrained").iterdir()
+        assert checkpoints.read(first).state["step"] == 15
+
+    assert finish([job(workplace, KINDS[kind], name, resume=True)], environment) == 0
+    found, expected = outcome(folder), undisturbed(kind)
+    assert found.files == expected.files
+    assert found.log == expected.log  # no gap, no repetition, the same numbers
+    steps = [line["step"] for line in found.log if line["event"] == "step"]
+    assert steps == list(range(1, len(steps) + 1))
+    assert found == expected
 
 
-def test_a_run_is_not_overwritten(workplace: Path, undisturbed: tuple[dict, list]) -> None:
-    again = run(workplace, "undisturbed", "straight through")
-    assert again.returncode != 0
-    assert "already holds a run: add --resume to continue it, or choose another folder" in again.stderr
-    assert outcome(workplace, "undisturbed") == undisturbed
+def test_a_run_is_not_overwritten(workplace: Path, undisturbed: Callable[[str], Outcome]) -> None:
+    before = undisturbed("joint")
+    with pytest.raises(TextspaceError, match="already holds a run: add --resume to continue it, or choose another"):
+        train(str(workplace / "text.txt"), KINDS["joint"], workplace / "joint", device="cpu", silent=True)
+    assert outcome(workplace / "joint") == before
 
 
-def test_two_processes_have_the_losses_of_one(workplace: Path) -> None:
-    """Half the rows each; one batch an epoch has a single sentence, so that one process has none."""
-    settings = [
-        "decoder.input_dropout=0",
-        "decoder.output_dropout=0",
-        "training.batch.sentences=359",
-        "training.epochs=4",
+# Several processes
+
+ONE_ALONE = {"training.batch.sentences": 359, "training.epochs": 2}
+"""Two batches an epoch; one has a single sentence, so that one of two processes has none."""
+
+SHARED = {
+    "free bits on the batch": small(RECIPES["vae-free-bits"]).but(
+        {"objective.free_bits.on": "batch", "objective.free_bits.target": 0.08}  # about what the KL is
+    ),
+    "free bits in total": small(RECIPES["vae-free-bits-total"]).but(
+        {"objective.free_bits.on": "batch", "objective.free_bits.target": 0.08}
+    ),
+    "wae": small(RECIPES["wae"]),
+    "dual": small(RECIPES["ivae"]),
+    "aggressive": small(RECIPES["vae-aggressive"]),
+    "two phases": small(RECIPES["pretrain-free-bits"]),
+}
+
+
+def same_numbers(one: list[dict], two: list[dict]) -> None:
+    assert [(line["event"], line["step"], line.get("moved")) for line in two] == [
+        (line["event"], line["step"], line.get("moved")) for line in one
     ]
-    command = ["-m", "textspace", "train", "text.txt", "--config", "recipe.json", "--device", "cpu"]
-    command += [word for setting in settings for word in ("--set", setting)]
-    several = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-
-    def go(launcher: list[str], *more: str) -> None:
-        arguments = [sys.executable, *launcher, *command, *more]
-        ended = subprocess.run(arguments, cwd=workplace, capture_output=True, text=True, env=environment)
-        assert ended.returncode == 0, ended.stderr
-
-    go([], "--out", "one")
-    go(several, "--out", "two", "--epochs", "2")
-    go(several, "--out", "two", "--epochs", "4", "--resume")
-    one, two = (outcome(workplace, name)[1] for name in ("one", "two"))
-    assert [line["step"] for line in two] == [line["step"] for line in one]
     assert {line.get("sentences") for line in two} == {359, 1, None}
     for a, b in zip(one, two, strict=True):
-        for name in ("loss", "reconstruction", "kl", "gradient", "elbo"):
-            if name in a:
-                assert b[name] == pytest.approx(a[name], rel=2e-4, abs=1e-6), (name, a["step"])
-    assert (
-        json.loads((workplace / "two" / "checkpoints" / "step-00000008" / "state.json").read_text())["processes"] == 2
-    )
+        assert a.keys() == b.keys()
+        for name, value in a.items():
+            if isinstance(value, float):
+                assert b[name] == pytest.approx(value, rel=2e-4, abs=2e-5), (name, a["step"])
+
+
+@pytest.fixture(scope="module")
+def by_two(workplace: Path) -> Path:
+    """All of these trained by one process, and by two in pieces; the first of them resumed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    team = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    recipes = {name: recipe.but(ONE_ALONE) for name, recipe in SHARED.items()}
+    pieces = {"training.batch.pieces": 2}
+    shared = [job(workplace, recipe.but(pieces), f"{name} by two") for name, recipe in recipes.items()]
+    first = shared[0] | {"recipe": recipes["free bits on the batch"].but(pieces | {"training.epochs": 1}).to_json()}
+    shared = [first, shared[0] | {"resume": True}, *shared[1:]]
+    processes = [
+        start(shared, team | own_cache(workplace, "two") | {"RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")
+    ]
+    alone = finish([job(workplace, recipe, f"{name} by one") for name, recipe in recipes.items()])
+    for process in processes:
+        process.join()
+    assert [alone, *(process.exitcode for process in processes)] == [0, 0, 0]
+    return workplace
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_processes_and_pieces_change_no_number(by_two: Path, name: str) -> None:
+    one, two = by_two / f"{name} by one", by_two / f"{name} by two"
+    assert checkpoints.read(two).state["processes"] == 2
+    same_numbers(lines_of(one / "steps.jsonl"), lines_of(two / "steps.jsonl"))
+    if SHARED[name].pretrain:
+        same_numbers(lines_of(one / "pretraining.jsonl"), lines_of(two / "pretraining.jsonl"))
+
+
+def test_two_processes_of_torchrun_have_the_losses_of_one(workplace: Path) -> None:
+    recipe = small(RECIPES["vae"]).but(ONE_ALONE)
+    (workplace / "recipe.json").write_text(recipe.to_json())
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "textspace", "train", "text.txt", "--config", "recipe.json", "--device", "cpu", "--out", "two"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, cwd=workplace, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert finish([job(workplace, recipe, "one")]) == 0
+    same_numbers(lines_of(workplace / "one" / "steps.jsonl"), lines_of(workplace / "two" / "steps.jsonl"))
+    assert json.loads((checkpoints.newest(workplace / "two") / "state.json").read_text())["processes"] == 2

@@ -39,6 +39,10 @@ def train(
         list[str] | None,
         typer.Option("--set", help="Change an option of the recipe: latent.dim=64", metavar="PATH=VALUE"),
     ] = None,
+    sizes: Annotated[
+        str | None,
+        typer.Option(help="Encoder and decoder as large as the papers' on a corpus: ptb, captions or yahoo."),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Short for --set training.epochs=N.", min=1)] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
@@ -68,7 +72,9 @@ def train(
 
       textspace train reviews.tsv --text-column review --recipe ae --epochs 10
 
-      textspace train builtin --set latent.dim=16 --dry-run
+      textspace train my.txt --recipe pretrain-free-bits --set objective.free_bits.target=8
+
+      textspace train builtin --recipe vae-max-pool --sizes ptb --set latent.dim=16 --dry-run
 
       textspace train my.txt --out my-space --resume
 
@@ -80,12 +86,14 @@ def train(
     """
     from dataclasses import asdict
 
+    from textspace.recipes import sized
     from textspace.train.fit import rehearse
     from textspace.train.fit import train as fit
     from textspace.train.loop import Interrupted
 
     shorthands = {"training.epochs": epochs, "training.seed": seed}
-    chosen = _recipe(recipe, config, out if resume else init).with_settings(set_ or [])
+    chosen = _recipe(recipe, config, out if resume else init)
+    chosen = (sized(chosen, sizes) if sizes else chosen).with_settings(set_ or [])
     chosen = chosen.but({path: number for path, number in shorthands.items() if number is not None})
     options = read_options(text_column, label_column, header, mixing=mixing)
     if dry_run:
@@ -130,9 +138,15 @@ def _print_rehearsal(rehearsal: Rehearsal, as_json: bool) -> None:
         ("sentences", ", ".join(f"{name} {count:,}" for name, count in rehearsal.sentences.items())),
         ("vocabulary", f"{rehearsal.vocabulary:,} tokens"),
         ("batches per epoch", f"{rehearsal.batches_per_epoch:,}"),
-        ("time", f"about {rehearsal.seconds_per_epoch:.0f} s an epoch, at most {rehearsal.epochs} epochs"),
+        ("time", _time(rehearsal)),
     ]
     print_table({"what": "left", "value": "left"}, rows)
+
+
+def _time(rehearsal: Rehearsal) -> str:
+    phases = " in each of two phases" if rehearsal.parts["pretrain"] != "none" else ""
+    extra = "; the encoder's extra steps come on top" if rehearsal.parts["update"].startswith("aggressive") else ""
+    return f"about {rehearsal.seconds_per_epoch:.0f} s an epoch, at most {rehearsal.epochs} epochs{phases}{extra}"
 
 
 @app.command()
@@ -172,9 +186,11 @@ app.add_typer(recipes_app, name="recipes")
 
 @recipes_app.callback()
 def recipes(context: typer.Context, as_json: Json = False) -> None:
-    """List the named recipes.
+    """List the named recipes: what you get without asking first, then the baselines and each paper's.
 
-    Example:
+    Examples:
+
+      textspace recipes
 
       textspace recipes show vae > my-recipe.json
     """
@@ -186,7 +202,7 @@ def recipes(context: typer.Context, as_json: Json = False) -> None:
         print_json({name: json.loads(recipe.to_json()) for name, recipe in RECIPES.items()})
         return
     rows = ((name, recipe.about, recipe.citation) for name, recipe in RECIPES.items())
-    print_table({"recipe": "left", "what it is": "left", "citation": "left"}, rows)
+    print_table({"recipe": "left", "what it is": "left", "citation": "left"}, rows, whole="recipe")
 
 
 @recipes_app.command("show")

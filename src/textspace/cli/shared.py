@@ -107,15 +107,16 @@ def print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=1, ensure_ascii=False))
 
 
-def print_table(columns: dict[str, str], rows: Iterable[tuple[str, ...]]) -> None:
-    """Rows under headings; a column's value is "right" for numbers, else "left"."""
+def print_table(columns: dict[str, str], rows: Iterable[tuple[str, ...]], whole: str | None = None) -> None:
+    """Rows under headings; a column's value is "right" for numbers, else "left". Numbers and the column `whole` are
+    never broken over lines."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
     for name, side in columns.items():
-        table.add_column(name, justify=side, no_wrap=side == "right")  # type: ignore[arg-type]
+        table.add_column(name, justify=side, no_wrap=side == "right" or name == whole)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

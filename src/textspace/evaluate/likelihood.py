@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
+from textspace.config import DualKlObjective
 from textspace.data.batching import make_batch, plan_batches
-from textspace.distributions import draw
+from textspace.distributions import moments
+from textspace.divergences import dual_kl
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
@@ -56,6 +58,8 @@ class Likelihood:
     settings: dict[str, str | int | float | bool | None]
     tokens: list[Floats] | None = field(default=None, repr=False)
     """log p(x_t | x_<t, z) of every token, averaged over samples, when asked for."""
+    dual_kl_N: Floats | None = None
+    """The dual form of the KL where the model was trained with it: a lower bound on the KL in expectation."""
 
     def __len__(self) -> int:
         return len(self.reconstruction_N)
@@ -66,6 +70,11 @@ class Likelihood:
         for name, kl_N in self.kl_N.items():
             label = "kl" if len(self.kl_N) == 1 else f"kl_{name}"
             found[label] = self._mean(f"KL(q || p) of {name}", kl_N, "none", better=None)
+        if self.dual_kl_N is not None:
+            whole_N = self.reconstruction_N + self.dual_kl_N
+            name = f"dual form of {self.settings['dual_kl_of']}, lower bound on it"
+            found["dual_kl"] = self._mean(name, self.dual_kl_N, "lower", better=None)
+            found["dual_elbo"] = self._mean("lower bound on the negative ELBO, no bound on NLL", whole_N, "lower")
         if self.elbo_N is not None:
             found |= self._with_perplexities("elbo", "negative ELBO, upper bound on NLL", self.elbo_N, "upper")
         if self.nll_N is not None:
@@ -84,6 +93,7 @@ class Likelihood:
         """Every sentence's numbers under the names `estimates` uses, with its tokens' log-probabilities if kept."""
         columns = {"nll": self.nll_N, "elbo": self.elbo_N, "reconstruction": self.reconstruction_N}
         columns |= {"kl" if len(self.kl_N) == 1 else f"kl_{name}": kl_N for name, kl_N in self.kl_N.items()}
+        columns |= {"dual_kl": self.dual_kl_N}
         for row in range(len(self)):
             numbers: dict[str, Any] = {name: float(c[row]) for name, c in columns.items() if c is not None}
             if self.tokens is not None:
@@ -102,6 +112,7 @@ class Likelihood:
             kl_N={name: whole(kl) for name, kl in self.kl_N.items()},
             kl_per_dimension={name: whole(kl) for name, kl in self.kl_per_dimension.items()},
             elbo_N=None if self.elbo_N is None else whole(self.elbo_N),
+            dual_kl_N=None if self.dual_kl_N is None else whole(self.dual_kl_N),
             nll_N=None if self.nll_N is None else whole(self.nll_N),
             effective_samples_N=None if self.effective_samples_N is None else whole(self.effective_samples_N),
         )
@@ -179,7 +190,7 @@ def likelihood(
     """
     device = next(model.parameters()).device
     # The logits are the largest tensor by far: this many numbers of them at once.
-    logits_at_once = 2**26 if device.type == "cpu" else 2**29
+    logits_at_once = 2**26 if device.type == "cpu" else 2**27
     if batch_tokens is None:
         batch_tokens = max(64, min(logits_at_once // model.vocabulary, 2**15))
     plan = plan_batches(split.lengths, size=None, tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
@@ -189,6 +200,7 @@ def likelihood(
     has_latent = model.posterior is not None
     sites = list(model.posterior.distributions) if model.posterior is not None else []
     names = ["reconstruction", *sites, *(["bound", "effective"] if samples and has_latent else [])]
+    names += ["dual_kl"] if model.dual is not None else []
     columns = {name: np.zeros(len(split)) for name in names}
     per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in sites}
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
@@ -214,6 +226,8 @@ def likelihood(
         "end_token": end_token,
         "proposal": _proposal_name(model),
     }
+    if isinstance(objective := model.recipe.objective, DualKlObjective):
+        settings["dual_kl_of"] = "KL(q(z|x) || p(z))" if objective.of == "posterior" else "KL(q(z) || p(z))"
     kl_N = {name: columns[name] for name in sites} if model.posterior is None or model.posterior.has_log_prob else {}
     elbo_N = columns["reconstruction"] + sum(kl_N.values()) if kl_N else None
     return Likelihood(
@@ -226,6 +240,7 @@ def likelihood(
         counts_N=_counts(split, end_token),
         settings=settings,
         tokens=tokens if keep_tokens else None,
+        dual_kl_N=columns.get("dual_kl"),
     )
 
 
@@ -276,7 +291,7 @@ def _score(
             size = min(chunk, count - first)
             chunk_noise = noise.after(first)
             sites = model.sites(features_BH, chunk_noise, size, proposal)
-            yield size / count, model.decode(batch, sites, chunk_noise)
+            yield size / count, model.decode(batch, features_BH, sites, chunk_noise)
 
     def log_px_SB(passed: Pass) -> Tensor:
         return (passed.log_px_SB if end_token == "included" else passed.log_px_without_end_SB()).double()
@@ -291,6 +306,9 @@ def _score(
     for part, passed in passes(wanted, lambda q: q):
         columns["reconstruction"] = columns["reconstruction"] - log_px_SB(passed).mean(0) * part
         log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0) * part
+        if model.dual is not None and features_BH is not None:
+            z_SBZ, prior_SBZ = passed.sites["z"].value_SBZ, passed.sites["z"].prior_draws(passed.noise, "prior draws")
+            columns["dual_kl"] = columns["dual_kl"] + dual_kl(model.dual, features_BH, z_SBZ, prior_SBZ).double() * part
         if has_density:
             for name, site in passed.sites.items():
                 columns[name] = columns[name] + site.kl_B.double() * part
@@ -307,6 +325,6 @@ def _score(
 
 
 def _fitted(q: Distribution, noise: Noise) -> Normal:
-    """A Gaussian fitted to samples of a posterior without a density, to draw proposals from."""
-    drawn_SBZ = draw(q, noise, "fitted proposal", 100)
-    return Normal(drawn_SBZ.mean(0), drawn_SBZ.std(0).clamp(min=FITTED_DEVIATION_FLOOR))
+    """A Gaussian fitted to a posterior without a density, to draw proposals from."""
+    mean_BZ, deviation_BZ = moments(q, noise)
+    return Normal(mean_BZ, deviation_BZ.clamp(min=FITTED_DEVIATION_FLOOR))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,45 +11,68 @@ from textspace.train.log import records
 
 __all__ = ["draw_curves"]
 
-_NOT_TERMS = {"event", "step", "epoch", "lr", "weights", "sentences", "tokens", "seconds", "gradient", "loss"}
+_NOT_TERMS = {"event", "step", "epoch", "lr", "weights", "sentences", "tokens", "moved", "gradient", "loss"}
+
+_OF_THE_CODES = {
+    "mi": ("mutual information", "nats per sentence"),
+    "active_units": ("active units", "dimensions"),
+    "feature_cosine": ("cosine of two sentences' features", "mean cosine"),
+}
+"""What only a validation measures."""
+
+ACROSS = 4
+"""Pictures in a row."""
 
 
-def draw_curves(folder: Path) -> list[Path]:
-    """Draw `curves.png` and `curves.svg` from the `steps.jsonl` of a run: every term, and the learning rate."""
+def draw_curves(log: Path, stem: Path) -> list[Path]:
+    """Draw the course of a run from its log, `stem`.png and .svg: every term, the codes' health, the learning rate."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    steps = list(records(folder / "steps.jsonl", "step"))
-    validations = list(records(folder / "steps.jsonl", "validation"))
+    steps = list(records(log, "step"))
+    validations = list(records(log, "validation"))
     terms = [name for name in (steps[0] if steps else {}) if name not in _NOT_TERMS]
-    figure = Figure(figsize=(4.6 * (len(terms) + 1), 3.6), layout="constrained")
+    others = [name for name in _OF_THE_CODES if any(name in line for line in validations)]
+    rows, across = divmod(len(terms) + len(others), ACROSS)[0] + 1, min(ACROSS, len(terms) + len(others) + 1)
+    figure = Figure(figsize=(4.6 * across, 3.6 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = np.atleast_1d(figure.subplots(1, len(terms) + 1))
+    axes = iter(np.atleast_1d(figure.subplots(rows, across)).ravel())
     epochs = np.array([line["epoch"] for line in steps])
-    for axis, term in zip(axes, terms, strict=False):
+    for term in terms:
+        axis = next(axes)
         values = np.array([line[term] for line in steps])
         axis.plot(epochs, values, color="#9ecae1", linewidth=0.5)
         smooth = _smoothed(values)
         axis.plot(epochs, smooth, color="#08519c", linewidth=1.5, label="training (with dropout)")
         settled = smooth[len(smooth) // 20 :]  # the first steps may be far off and would flatten all that follows
-        axis.set_ylim(0, 1.5 * settled.max() or 1.0)
-        found = [(line["epoch"], line[term]) for line in validations if term in line]
-        if found:
-            axis.plot(*zip(*found, strict=True), color="#d94801", marker="o", markersize=3, label="validation")
-        axis.set(title=term, xlabel="epoch", ylabel="nats per sentence")
+        axis.set_ylim(min(0, 1.2 * settled.min()), 1.5 * settled.max() or 1.0)
+        _draw_validations(axis, validations, term)
+        axis.set(title=term.replace("_", " "), xlabel="epoch", ylabel="nats per sentence")
         axis.legend(frameon=False)
-    axes[-1].plot(epochs, [line["lr"] for line in steps], color="#444444")
-    axes[-1].set(
-        title="learning rate",
-        xlabel="epoch",
-        yscale="log" if all(line["lr"] > 0 for line in steps) else "linear",
-    )
-    for axis in axes:
+    for name in others:
+        axis = next(axes)
+        _draw_validations(axis, validations, name)
+        title, unit = _OF_THE_CODES[name]
+        low, high = axis.get_ylim()
+        axis.set(title=title, xlabel="epoch", ylabel=unit, ylim=(min(0, low), high))
+    axis = next(axes)
+    axis.plot(epochs, [line["lr"] for line in steps], color="#444444")
+    positive = all(line["lr"] > 0 for line in steps)
+    axis.set(title="learning rate", xlabel="epoch", yscale="log" if positive else "linear")
+    for spare in axes:
+        spare.set_axis_off()
+    for axis in figure.get_axes():
         axis.spines[["top", "right"]].set_visible(False)
-    paths = [folder / "curves.png", folder / "curves.svg"]
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
     for path in paths:
         figure.savefig(path, dpi=130)
     return paths
+
+
+def _draw_validations(axis: Any, validations: list[dict[str, Any]], name: str) -> None:
+    found = [(line["epoch"], line[name]) for line in validations if name in line]
+    if found:
+        axis.plot(*zip(*found, strict=True), color="#d94801", marker="o", markersize=3, label="validation")
 
 
 def _smoothed(values: np.ndarray) -> np.ndarray:

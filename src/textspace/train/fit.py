@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
@@ -14,21 +15,27 @@ from pydantic import BaseModel
 import textspace
 from textspace import folder as folders
 from textspace.config import Recipe
+from textspace.data.batching import Mixing
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.errors import TextspaceError
+from textspace.evaluate.examination import examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.recipes import recipe as recipe_named
 from textspace.train import checkpoints
 from textspace.train.curves import draw_curves
-from textspace.train.loop import Trained, Trainer
+from textspace.train.loop import Interrupted, Trained, Trainer
+from textspace.train.pretraining import pretrain
 from textspace.train.processes import Processes
 
 __all__ = ["Prepared", "Rehearsal", "cache_folder", "prepare", "rehearse", "train"]
+
+PRETRAINING, PRETRAINING_LOG = "pretraining.json", "pretraining.jsonl"
+"""How the first phase of a two-phase run ended, and its log."""
 
 
 def cache_folder() -> Path:
@@ -99,7 +106,8 @@ def train(
 
     Returns:
         How the run ended. The folder holds `recipe.json`, `tokenizer.json`, `model.safetensors` (the best weights),
-        `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`.
+        `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`; of a
+        two-phase recipe also `pretraining.json`, `pretraining.jsonl` and `pretraining-curves.png` of the first phase.
     """
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     options = options or ReadOptions()
@@ -122,8 +130,12 @@ def train(
         prepared = prepare(corpus, recipe, tokenizer=Tokenizer.load(folder / "tokenizer.json"))
     splits = _needed(prepared)
     model = Model(recipe, len(prepared.tokenizer))
+    has_first_phase = recipe.pretrain is not None and init is None
+    goes_on = resume and not (has_first_phase and checkpoints.newest(folder) is None)
     if start:
         checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
+    elif has_first_phase and not goes_on:
+        _first_phase(recipe, model, prepared, folder, processes, options.mixing, silent, say)
     trainer = Trainer(
         recipe,
         model,
@@ -135,7 +147,7 @@ def train(
         mixing=options.mixing,
         silent=silent,
     )
-    if resume:
+    if goes_on:
         trainer.resume()
     trained = trainer.run()
     if processes.first:
@@ -146,15 +158,63 @@ def train(
             "parameters": model.parameter_counts(),
             "report": corpus.report.lines(),
         }
+        if (told := folder / PRETRAINING).exists():
+            metrics["pretraining"] = json.loads(told.read_text(encoding="utf-8"))
         for name in ("valid", "test"):
             if name in splits and len(splits[name]):
                 measured = likelihood(model, splits[name], seed=seed_of(recipe.training.seed, "validation"))
                 metrics[name] = {key: estimate.to_dict() for key, estimate in measured.estimates().items()}
+                if name == "valid":
+                    history, epochs = trainer.history, trainer.stream.position
+                    examination = examine(model, splits[name], recipe, scored=measured, history=history, epochs=epochs)
+                    metrics["examination"] = examination.to_dict()
+                    if recipe.posterior is not None:
+                        say(str(examination.diagnosis))
         folders.save(folder, recipe, prepared.tokenizer, model, metrics)
         if curves:
-            draw_curves(folder)
+            draw_curves(folder / "steps.jsonl", folder / "curves")
+            if (folder / PRETRAINING_LOG).exists():
+                draw_curves(folder / PRETRAINING_LOG, folder / "pretraining-curves")
     processes.wait()
     return trained
+
+
+def _first_phase(
+    recipe: Recipe,
+    model: Model,
+    prepared: Prepared,
+    folder: Path,
+    processes: Processes,
+    mixing: Mixing,
+    silent: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Put the encoder of the first phase into the model, and what is to be known of that phase into the folder."""
+    if processes.first:
+        say(f"first phase of {recipe.name}: an autoencoder, kept in the cache for other runs")
+    try:
+        first = pretrain(
+            recipe,
+            len(prepared.tokenizer),
+            _needed(prepared),
+            cache_folder(),
+            data=prepared.fingerprint,
+            processes=processes,
+            mixing=mixing,
+            silent=silent,
+        )
+    except Interrupted:
+        raise Interrupted(f"stopped in the first phase; resume with --resume --out {folder}") from None
+    first.keep(model, recipe)
+    if not processes.first:
+        return
+    checkpoints.write_file(folder / PRETRAINING, (json.dumps(first.summary(), indent=1) + "\n").encode())
+    checkpoints.write_file(folder / PRETRAINING_LOG, (first.folder / "steps.jsonl").read_bytes())
+    done = "found in the cache" if first.reused else f"done in {first.trained.seconds:.0f} s"
+    say(
+        f"first phase {done}: {first.trained.epochs} epochs, best {first.trained.criterion} {first.trained.best:.2f}; "
+        f"second phase: {recipe.pretrain.keep if recipe.pretrain else ''} kept"
+    )
 
 
 class Rehearsal(NamedTuple):
@@ -185,9 +245,9 @@ def rehearse(
         )
         seconds = trainer.seconds_per_step(steps)
     batches = len(trainer.stream.plan)
-    parts = ("encoder", "pooling", "posterior", "prior", "decoder", "objective")
+    parts = ("encoder", "pooling", "posterior", "prior", "decoder", "objective", "pretrain")
     return Rehearsal(
-        parts={name: _shown(getattr(recipe, name)) for name in parts},
+        parts={name: _shown(getattr(recipe, name)) for name in parts} | {"update": _shown(recipe.training.update)},
         parameters=model.parameter_counts(),
         sentences={name: len(split) for name, split in splits.items()},
         vocabulary=len(prepared.tokenizer),
@@ -201,7 +261,8 @@ def _shown(part: BaseModel | None) -> str:
     if part is None:
         return "none"
     options = part.model_dump(exclude={"kind"})
-    return " ".join([part.kind, *(f"{name}={value}" for name, value in options.items())])  # type: ignore[attr-defined]
+    kind = [part.kind] if hasattr(part, "kind") else []
+    return " ".join([*kind, *(f"{name}={value}" for name, value in options.items())])
 
 
 def _needed(prepared: Prepared) -> dict[str, EncodedSplit]:

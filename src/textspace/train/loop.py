@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import time
 import warnings
@@ -18,7 +19,10 @@ from textspace.config import Recipe
 from textspace.data.batching import Mixing
 from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
+from textspace.evaluate.doctor import State, diagnose
+from textspace.evaluate.examination import validations
 from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.posterior import posterior_statistics
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.objectives import build_objective
@@ -28,9 +32,13 @@ from textspace.train.log import Display, NotFiniteError, StepLog
 from textspace.train.processes import Processes
 from textspace.train.selection import CRITERIA, Selection
 from textspace.train.stream import BatchStream
-from textspace.train.updates import JointUpdate, build_optimizer
+from textspace.train.updates import Turn, build_update
 
-__all__ = ["Interrupted", "Trained", "Trainer"]
+__all__ = ["Interrupted", "Trained", "Trainer", "weight_relevant"]
+
+
+SHOWN = ("nll", "elbo", "dual_elbo", "reconstruction", "kl", "dual_kl", "mi", "active_units", "feature_cosine")
+"""Numbers of a validation that are displayed."""
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error: the user asked for it)
@@ -92,23 +100,27 @@ class Trainer:
         self.valid, self.folder, self.data = valid, folder, data
         self.silent = silent or not self.processes.first
 
-        self.stream = BatchStream(
-            train,
-            self.training.batch,
-            seed=seed_of(self.training.seed, "batches"),
-            mixing=mixing,
-            rank=self.processes.rank,
-            processes=self.processes.count,
-        )
-        self.objective = build_objective(recipe, model)
-        self.optimizer = build_optimizer(self.training.optimizer, model)
+        def batches(purpose: str) -> BatchStream:
+            seed = seed_of(self.training.seed, purpose)
+            rank, count = self.processes.rank, self.processes.count
+            return BatchStream(train, self.training.batch, seed=seed, mixing=mixing, rank=rank, processes=count)
+
+        self.stream = batches("batches")
+        objective = build_objective(recipe, model)
+        own_stream = batches("batches of the update rule")
+        self.update = build_update(model, objective, self.training, self.processes, own_stream)
         self.rate_schedule = schedule(self.training.optimizer.schedule)
-        self.update = JointUpdate(model, self.objective, self.optimizer, self.training, self.processes)
         self.selection = Selection()
         self.best_weights = {name: tensor.clone() for name, tensor in checkpoints.weights(model).items()}
+        self.history: list[dict[str, Any]] = []
+        """All validations so far."""
+        self.diagnosed: State = "healthy"
+        """How the codes were after the last epoch."""
         self.ended: str | None = None
         """Why the selection rules ended the run."""
         self.step = 0
+        self.updates = {"encoder": 0, "decoder": 0}
+        """Steps that moved each side of the model."""
         self.seconds = 0.0
         self._log_bytes = 0
         self._random_states: dict[str, torch.Tensor] = {}
@@ -119,30 +131,33 @@ class Trainer:
         self.model.train()
         self.display = Display(self.training.epochs, self.silent)
         self.log = StepLog(self.folder / "steps.jsonl" if self.processes.first else None, self._log_bytes)
+        self.history = validations(self.folder) if self.step else []
         began = time.monotonic() - self.seconds
         stopped = self._finished()
         try:
             with self._own_random_states(), self._stop_on_signals():
                 while stopped is None:
-                    progress = Progress(self.step, self.stream.position)
-                    rate = self.rate(progress)
-                    step = self.update(self.stream.next_batch, progress, rate)
+                    turn = self._turn()
+                    step = self.update(self.stream.next_batch, turn)
                     self.step += 1
-                    facts = {"event": "step", "step": self.step, "epoch": self.stream.position, "lr": rate}
-                    self.log.hold(facts, step)
+                    for side in step.moved:
+                        self.updates[side] += 1
+                    epoch_ends = "decoder" in step.moved and self.stream.at_epoch_end
+                    facts = {"event": "step", "step": self.step, "epoch": self.stream.position, "lr": turn.rate}
+                    self.log.hold(facts if len(step.moved) > 1 else facts | {"moved": step.moved[0]}, step)
                     interrupted = self.processes.count == 1 and self._stop_asked
                     if self.log.full:
                         self.display.steps(self.log.flush())
                         interrupted = self.processes.any(self._stop_asked)
                     self.seconds = time.monotonic() - began
 
-                    if self.stream.at_epoch_end:
+                    if epoch_ends:
                         self._end_epoch()
                     elif self._due(self.training.validate_every):
                         self._validate()
                     self.seconds = time.monotonic() - began
                     stopped = self._finished()
-                    if interrupted or stopped or self.stream.at_epoch_end or self._due(self.training.checkpoint_every):
+                    if interrupted or stopped or epoch_ends or self._due(self.training.checkpoint_every):
                         self.save()
                     if interrupted and not stopped:
                         raise Interrupted(f"stopped at step {self.step}; resume with --resume --out {self.folder}")
@@ -165,13 +180,19 @@ class Trainer:
         marks = []
         for count in (2, steps):
             for _ in range(count):
-                self.update(self.stream.next_batch, Progress(0, 0.0), 0.0).values.tolist()
+                self.update(self.stream.next_batch, Turn(0, Progress(0, 0.0), 0.0)).values.tolist()
             marks.append(time.monotonic())
         return (marks[1] - marks[0]) / steps
 
     def rate(self, progress: Progress) -> float:
         """The learning rate now: base, schedule, decays."""
         return self.training.optimizer.lr * self.rate_schedule(progress) * self.selection.rate(self.training)
+
+    def _turn(self) -> Turn:
+        limits = [(self.step, self.training.steps), (self.stream.position, self.training.epochs)]
+        run = max(done / limit for done, limit in limits if limit is not None)
+        progress = Progress(self.updates["decoder"], self.stream.position, min(run, 1.0))
+        return Turn(self.step, progress, self.rate(progress))
 
     def _due(self, every: int | None) -> bool:
         return every is not None and self.step % every == 0
@@ -186,8 +207,12 @@ class Trainer:
         return None
 
     def _end_epoch(self) -> None:
-        """Validate, and do what the selection rules say."""
+        """Validate, say how the codes are when that has changed, and do what the selection rules say."""
         numbers = self._validate()
+        diagnosis = diagnose(numbers, self.recipe, self.history[:-1], self.stream.position)
+        if diagnosis.state not in (self.diagnosed, "unknown") and self.stream.epoch > 0:
+            self.display.say(f"doctor, after epoch {self.stream.position:g}: {diagnosis}")
+            self.diagnosed = diagnosis.state
         epoch = self.stream.epoch + 1
         verdict = self.selection.judge(self._criterion(numbers), epoch, self.training)
         if verdict.improved:
@@ -198,7 +223,10 @@ class Trainer:
                 checkpoints.write_file(self.folder / "model.safetensors", self.best_weights)
         if verdict.reload_best:
             checkpoints.load_weights(self.model, self.best_weights, "memory")
-            self.optimizer.state.clear()
+            for optimizer in self.update.optimizers.values():
+                optimizer.state.clear()
+        if told := self.update.end_epoch(numbers):
+            self.display.say(told)
         self.ended = verdict.stop
 
     def _criterion(self, numbers: dict[str, float]) -> float:
@@ -209,7 +237,9 @@ class Trainer:
         """Which validation number selects: the recipe's choice, or what stands for the ELBO where there is none."""
         if self.training.criterion == "reconstruction" or self.model.posterior is None:
             return "nll" if self.model.posterior is None else "reconstruction"
-        return "elbo" if self.model.posterior.has_log_prob else "reconstruction"
+        if self.model.posterior.has_log_prob:
+            return "elbo"
+        return "reconstruction" if self.model.dual is None else "dual_elbo"
 
     def _validate(self) -> dict[str, float]:
         """Likelihoods of the validation split, with noise of its own that is the same every time."""
@@ -217,7 +247,7 @@ class Trainer:
         share = (self.processes.rank, self.processes.count)
         measured = likelihood(self.model, self.valid, seed=seed_of(self.training.seed, "validation"), share=share)
         measured = measured.summed_with(self.processes.sum)
-        numbers = {name: estimate.value for name, estimate in measured.estimates().items()}
+        numbers = {name: estimate.value for name, estimate in measured.estimates().items()} | self._codes_measured()
         facts = {
             "event": "validation",
             "step": self.step,
@@ -225,12 +255,25 @@ class Trainer:
             "seconds": self.seconds,
         }
         self.log.write(facts | numbers)
-        shown = "  ".join(
-            f"{name} {numbers[name]:.2f}" for name in ("nll", "elbo", "reconstruction", "kl") if name in numbers
-        )
-        rate = self.rate(Progress(self.step, self.stream.position))
+        self.history.append(facts | numbers)
+        shown = "  ".join(f"{name} {_short(numbers[name])}" for name in SHOWN if name in numbers)
+        rate = self._turn().rate
         self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  (learning rate {rate:g})")
         return numbers
+
+    def _codes_measured(self) -> dict[str, float]:
+        """What tells whether the posterior has collapsed; measured by the first process, the same for all."""
+        if self.model.posterior is None:
+            return {}
+        numbers = dict.fromkeys(("mi", "active_units", "feature_cosine", "marginal_kl"), 0.0)
+        if self.processes.first:
+            statistics = posterior_statistics(self.model, self.valid, seed=seed_of(self.training.seed, "validation"))
+            estimates = statistics.estimates() if statistics else {}
+            numbers = {name: estimates[name].value if name in estimates else math.nan for name in numbers}
+        values = self.processes.sum(
+            torch.tensor(list(numbers.values()), dtype=torch.float64, device=self.processes.device)
+        )
+        return {name: v for name, v in zip(numbers, values.tolist(), strict=True) if not math.isnan(v)}
 
     # State
 
@@ -242,13 +285,17 @@ class Trainer:
         tensors = {
             "model": checkpoints.weights(self.model),
             "best": self.best_weights,
-            "optimizer": checkpoints.optimizer_tensors(self.optimizer, self.model),
             "random": _random_states(),
         }
+        for name, optimizer in self.update.optimizers.items():
+            tensors[name] = checkpoints.optimizer_tensors(optimizer, self.model)
         state = {
             "epoch": self.stream.epoch,
             "index": self.stream.index,
+            "updates": self.updates,
+            "update_rule": self.update.state(),
             "selection": self.selection.to_dict(),
+            "diagnosed": self.diagnosed,
             "ended": self.ended,
             "seconds": self.seconds,
             "log_bytes": self.log.size,
@@ -267,7 +314,7 @@ class Trainer:
         if state["data"] != self.data:
             raise TextspaceError(f"{found.folder} was trained on other text: resume with the same source and options")
         stored = Recipe.parse(state["recipe"])
-        if _weight_relevant(stored) != _weight_relevant(self.recipe):
+        if weight_relevant(stored) != weight_relevant(self.recipe):
             raise TextspaceError(f"{found.folder} was trained with another recipe: resume with the same settings")
         for what, now in [("threads", torch.get_num_threads()), ("torch", torch.__version__)]:
             if state[what] != now:
@@ -277,13 +324,17 @@ class Trainer:
                     stacklevel=2,
                 )
         checkpoints.load_weights(self.model, found.tensors["model"], str(found.folder))
-        checkpoints.load_optimizer(self.optimizer, self.model, found.tensors["optimizer"])
+        for name, optimizer in self.update.optimizers.items():
+            checkpoints.load_optimizer(optimizer, self.model, found.tensors[name])
+        self.update.resume(state["update_rule"])
+        self.updates = state["updates"]
         for name, tensor in found.tensors["best"].items():
             self.best_weights[name].copy_(tensor)
         self._random_states = found.tensors["random"]
         self.step = state["step"]
         self.stream.move_to(state["epoch"], state["index"])
         self.selection = Selection(**state["selection"])
+        self.diagnosed = state["diagnosed"]
         self.ended = state["ended"]
         self.seconds = state["seconds"]
         self._log_bytes = state["log_bytes"]
@@ -298,8 +349,8 @@ class Trainer:
             criterion=CRITERIA[self.criterion],
             stopped=stopped,
             parameters=sum(self.model.parameter_counts().values()),
-            encoder_updates=self.step if self.model.encoder is not None else 0,
-            decoder_updates=self.step,
+            encoder_updates=self.updates["encoder"] if self.model.encoder is not None else 0,
+            decoder_updates=self.updates["decoder"],
         )
 
     @contextmanager
@@ -335,10 +386,29 @@ class Trainer:
                 signal.signal(number, handler)
 
 
-def _weight_relevant(recipe: Recipe) -> Recipe:
-    """What decides the next step; how long to go on, and how often to look, may change on resuming."""
-    free = {"epochs": 1, "steps": None, "validate_every": None, "checkpoint_every": None}
+def _short(value: float) -> str:
+    """
+    >>> _short(101.234), _short(32.0)
+    ('101.23', '32')
+    """
+    return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+
+
+def weight_relevant(recipe: Recipe) -> Recipe:
+    """What decides the next step; how long to go on, and how often to look, may change on resuming.
+
+    Where a schedule is in shares of the run, its length decides too.
+    """
+    free: dict[str, Any] = {"validate_every": None, "checkpoint_every": None}
+    if not _counts_shares_of_the_run(recipe.model_dump()):
+        free |= {"epochs": 1, "steps": None}
     return recipe.but({"name": "", "about": "", "citation": ""} | {f"training.{k}": v for k, v in free.items()})
+
+
+def _counts_shares_of_the_run(options: Any) -> bool:
+    if not isinstance(options, dict):
+        return False
+    return options.get("unit") == "run" or any(map(_counts_shares_of_the_run, options.values()))
 
 
 def _random_states() -> dict[str, torch.Tensor]:

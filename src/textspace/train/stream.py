@@ -19,6 +19,10 @@ class Shard:
     """This process's rows of one global batch, in pieces; the counts are the global batch's."""
 
     pieces: list[Batch]
+    positions: list[np.ndarray]
+    """Where in the global batch each piece's rows stand."""
+    parts: int
+    """Pieces of all processes together."""
     sentences: int
     tokens: int
     """Tokens to predict: words and end tokens."""
@@ -69,11 +73,16 @@ class BatchStream:
             self.move_to(self.epoch + 1, 0)
         rows = self.plan[self.index]
         self.index += 1
-        mine = rows[self.rank :: self.processes]
+        all_positions = np.arange(len(rows))
+        mine = all_positions[self.rank :: self.processes]
         counts = len(mine) > 0
-        pieces = np.array_split(mine if counts else rows[:1], self.batches.pieces)
+        pieces = np.array_split(mine if counts else all_positions[:1], self.batches.pieces)
+        positions = [piece for piece in pieces if len(piece)]
+        shares = [len(all_positions[rank :: self.processes]) for rank in range(self.processes)]
         return Shard(
-            pieces=[make_batch(self.split, piece) for piece in pieces if len(piece)],
+            pieces=[make_batch(self.split, rows[piece]) for piece in positions],
+            positions=positions,
+            parts=sum(min(share, self.batches.pieces) for share in shares),
             sentences=len(rows),
             tokens=int((self.split.lengths[rows] - 1).sum()),
             counts=counts,

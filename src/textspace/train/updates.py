@@ -1,26 +1,33 @@
 """Update rules: how one step moves the parameters.
 
-A rule pulls batches through `next_batch`, owns its state, and never asks the device for a number: what a step measured
-stays there until somebody fetches it. A step whose loss or gradient is not finite moves nothing, nor do those after it.
+A rule pulls batches through `next_batch`, owns its state, and keeps what a step measured on the device until somebody
+fetches it (the aggressive rule looks at its own loss once per window). A step whose loss or gradient is not finite
+moves nothing, nor do those after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from textspace.config import AggressiveUpdate as AggressiveConfig
+from textspace.config import AlternatingUpdate as AlternatingConfig
 from textspace.config import Optimizer, Training
 from textspace.model import Model
 from textspace.noise import Noise
-from textspace.objectives import Objective
-from textspace.schedules import Progress
+from textspace.objectives import DualKl, Objective, Others
+from textspace.schedules import Progress, schedule
 from textspace.train.processes import Processes
-from textspace.train.stream import Shard
+from textspace.train.stream import BatchStream, Shard
 
-__all__ = ["OPTIMIZERS", "JointUpdate", "Step", "build_optimizer"]
+__all__ = ["OPTIMIZERS", "AggressiveUpdate", "AlternatingUpdate", "JointUpdate", "Step", "Turn", "build_update"]
+
+NextBatch = Callable[[], Shard]
 
 
 @dataclass(frozen=True)
@@ -32,9 +39,21 @@ class Step:
     weights: dict[str, float]
     sentences: int
     tokens: int
+    moved: tuple[str, ...] = ("encoder", "decoder")
+    """Which sides of the model it moved."""
 
 
-OPTIMIZERS: dict[str, Callable[[list[Tensor], Optimizer], torch.optim.Optimizer]] = {
+@dataclass(frozen=True)
+class Turn:
+    """When a step happens: the steps of all kinds before it (which key its noise), how far schedules have come, and
+    the learning rate."""
+
+    number: int
+    progress: Progress
+    rate: float
+
+
+OPTIMIZERS: dict[str, Callable[[list[nn.Parameter], Optimizer], torch.optim.Optimizer]] = {
     # Fused optimisers can be told on the device to skip a step (found_inf), and are the fastest on CPU and GPU alike.
     "sgd": lambda parameters, config: torch.optim.SGD(
         parameters, config.lr, config.momentum, weight_decay=config.weight_decay, fused=True
@@ -48,56 +67,234 @@ OPTIMIZERS: dict[str, Callable[[list[Tensor], Optimizer], torch.optim.Optimizer]
 }
 
 
-def build_optimizer(config: Optimizer, model: Model) -> torch.optim.Optimizer:
-    return OPTIMIZERS[config.kind](list(model.parameters()), config)
-
-
 class JointUpdate:
     """Encoder and decoder move together along one gradient."""
+
+    def __init__(self, model: Model, objective: Objective, training: Training, processes: Processes) -> None:
+        self.model, self.objective, self.training, self.processes = model, objective, training, processes
+        dual = {id(parameter) for parameter in model.dual.parameters()} if model.dual is not None else set()
+        self.parameters = [parameter for parameter in model.parameters() if id(parameter) not in dual]
+        self.optimizer = OPTIMIZERS[training.optimizer.kind](self.parameters, training.optimizer)
+        self.optimizers = {"optimizer": self.optimizer}
+        """All there are, by the name their state is saved under."""
+        self.poisoned = torch.zeros((), dtype=torch.float32, device=processes.device)
+        """1 once a step was not finite."""
+
+    def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
+        return self._step(next_batch(), turn, self.parameters)
+
+    def end_epoch(self, numbers: Mapping[str, float]) -> str | None:
+        """Told what the validation measured; what it says in return is shown."""
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """All there is to know besides weights and optimisers."""
+        return {}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        pass
+
+    def _step(self, shard: Shard, turn: Turn, moving: list[nn.Parameter]) -> Step:
+        """Move some of the parameters along the gradient of the objective."""
+        names: tuple[str, ...] = ()
+        values = torch.zeros((), device=self.processes.device)
+        weights: dict[str, float] = {}
+        others = self._others(shard, turn)
+        for index, piece in enumerate(shard.pieces):
+            piece = piece.to(self.processes.device)
+            noise = Noise(self.training.seed, turn.number, piece.rows_B)
+            with self.processes.autocast(self.training.precision):
+                passed = self.model(piece, noise, self.objective.samples)
+                terms = self.objective(passed, turn.progress, others[index])
+                means = terms.means(shard.sentences, shard.parts)
+                loss = terms.loss(means) * shard.counts
+            loss.backward(inputs=moving)
+            names, weights = ("loss", *means), terms.weights
+            values = values + torch.stack([loss, *means.values()]).detach().float() * shard.counts
+        values, norm = self._move(self.optimizer, moving, values, turn.rate)
+        return Step((*names, "gradient"), torch.cat([values, norm]), weights, shard.sentences, shard.tokens)
+
+    def _move(
+        self, optimizer: torch.optim.Optimizer, moving: list[nn.Parameter], values: Tensor, rate: float
+    ) -> tuple[Tensor, Tensor]:
+        """One step of an optimiser along the gradients of all processes; the sum of `values`, and the norm."""
+        values = self.processes.sum_gradients(moving, values)
+        norm = torch.nn.utils.clip_grad_norm_(moving, self.training.clip or float("inf"))
+        finite = values.isfinite().all() & norm.isfinite()
+        self.poisoned = torch.maximum(self.poisoned, (~finite).float())
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.grad_scale, optimizer.found_inf = None, self.poisoned  # type: ignore[attr-defined]
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return values, norm.float()[None]
+
+    @torch.no_grad()
+    def _others(self, shard: Shard, turn: Turn) -> list[Others]:
+        """For each piece what the objective's batch terms need of the rest of the global batch.
+
+        Noise is keyed, so the codes computed here are the very ones the pieces will have.
+        """
+        if shard.parts == 1 or not self.objective.batch_terms:
+            return [{} for _ in shard.pieces]
+        device = self.processes.device
+        places = [torch.from_numpy(positions).to(device) for positions in shard.positions]
+        whole: dict[str, Tensor] = {}
+        for piece, place in zip(shard.pieces, places, strict=True):
+            piece = piece.to(device)
+            noise = Noise(self.training.seed, turn.number, piece.rows_B)
+            with self.processes.autocast(self.training.precision):
+                sites = self.model.sites(self.model.features(piece.encoder), noise, self.objective.samples)
+                shared = self.objective.shared(sites, noise)
+            for name, rows in shared.items():
+                nothing = torch.zeros((shard.sentences, *rows.shape[1:]), dtype=rows.dtype, device=device)
+                whole.setdefault(name, nothing)[place] = rows * shard.counts
+        whole = {name: self.processes.sum(rows) for name, rows in whole.items()}
+        rest: list[Others] = []
+        for place in places:
+            is_other = torch.ones(shard.sentences, dtype=torch.bool, device=device)
+            is_other[place] = False
+            rest.append({name: rows[is_other] for name, rows in whole.items()})
+        return rest
+
+
+class AggressiveUpdate(JointUpdate):
+    """The encoder catches up before each step of the decoder [He et al. 2019].
+
+    While aggressive, the encoder's side takes steps on batches of a stream of its own until its loss per token over a
+    window is no longer below that of the window before, or the cap is reached; then the decoder's side takes one step
+    on the next batch of the epoch. Each of these is a step of its own, so checkpoints fall inside the loop too. It ends
+    for good after the first epoch in which the validation's mutual information has not grown.
+    """
 
     def __init__(
         self,
         model: Model,
         objective: Objective,
-        optimizer: torch.optim.Optimizer,
         training: Training,
         processes: Processes,
+        config: AggressiveConfig,
+        own_stream: BatchStream,
     ) -> None:
-        self.model, self.objective, self.optimizer = model, objective, optimizer
-        self.training, self.processes = training, processes
-        self.parameters = list(model.parameters())
-        self.poisoned = torch.zeros((), device=processes.device)
-        """1 once a step was not finite."""
+        super().__init__(model, objective, training, processes)
+        self.config, self.own_stream = config, own_stream
+        self.inference, self.generative = model.inference_parameters(), model.generative_parameters()
+        self.aggressive = True
+        self.information = -math.inf
+        """Mutual information after the last epoch."""
+        self._begin_inner()
 
-    def __call__(self, next_batch: Callable[[], Shard], progress: Progress, rate: float) -> Step:
-        shard = next_batch()
-        names: tuple[str, ...] = ()
-        values = torch.zeros((), device=self.processes.device)
-        weights: dict[str, float] = {}
-        for piece in shard.pieces:
-            piece = piece.to(self.processes.device)
-            noise = Noise(self.training.seed, progress.step, piece.rows_B)
-            with self.processes.autocast(self.training.precision):
-                passed = self.model(piece, noise, self.objective.samples)
-                terms = self.objective(passed, progress)
-                means = terms.means(shard.sentences)
-                loss = terms.loss(means) * shard.counts
-            loss.backward()
-            names, weights = ("loss", *means), terms.weights
-            values = values + torch.stack([loss, *means.values()]).detach().float() * shard.counts
-        values = self.processes.sum_gradients(self.parameters, values)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.training.clip or float("inf"))
-        finite = values.isfinite().all() & norm.isfinite()
-        self.poisoned = torch.maximum(self.poisoned, (~finite).float())
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.grad_scale, self.optimizer.found_inf = None, self.poisoned  # type: ignore[attr-defined]
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return Step(
-            (*names, "gradient"),
-            torch.cat([values, norm.float()[None]]),
-            weights,
-            shard.sentences,
-            shard.tokens,
+    def _begin_inner(self) -> None:
+        self.inner_steps = 0
+        self.best_window = math.inf
+        """Loss per token of the window before."""
+        self._begin_window()
+
+    def _begin_window(self) -> None:
+        self.window_loss = torch.zeros((), dtype=torch.float64, device=self.processes.device)
+        self.window_tokens = 0
+
+    def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
+        if not self.aggressive:
+            return super().__call__(next_batch, turn)
+        if self._encoder_goes_on():
+            step = self._step(self.own_stream.next_batch(), turn, self.inference)
+            self.inner_steps += 1
+            self.window_loss += step.values[0] * step.sentences
+            self.window_tokens += step.tokens
+            return replace(step, moved=("encoder",))
+        self._begin_inner()
+        return replace(self._step(next_batch(), turn, self.generative), moved=("decoder",))
+
+    def _encoder_goes_on(self) -> bool:
+        if self.inner_steps >= self.config.cap:
+            return False
+        if self.inner_steps and self.inner_steps % self.config.window == 0:
+            window = self.window_loss.item() / self.window_tokens
+            if not window < self.best_window:
+                return False
+            self.best_window = window
+            self._begin_window()
+        return True
+
+    def end_epoch(self, numbers: Mapping[str, float]) -> str | None:
+        if not self.aggressive:
+            return None
+        before, self.information = self.information, numbers.get("mi", -math.inf)
+        if self.information > before:
+            return None
+        self.aggressive = False
+        why = (
+            f"no longer grows ({before:.2f} nats, now {self.information:.2f})"
+            if "mi" in numbers
+            else "is not known here"
         )
+        return f"the mutual information {why}: encoder and decoder move together from here on"
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "aggressive": self.aggressive,
+            "information": self.information,
+            "inner_steps": self.inner_steps,
+            "best_window": self.best_window,
+            "window_loss": self.window_loss.item(),
+            "window_tokens": self.window_tokens,
+            "stream": [self.own_stream.epoch, self.own_stream.index],
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self.aggressive, self.information = state["aggressive"], state["information"]
+        self.inner_steps, self.best_window = state["inner_steps"], state["best_window"]
+        self.window_loss.fill_(state["window_loss"])
+        self.window_tokens = state["window_tokens"]
+        self.own_stream.move_to(*state["stream"])
+
+
+class AlternatingUpdate(JointUpdate):
+    """The dual function takes some steps up its bound, then the model takes one down its loss [Fang et al. 2019]."""
+
+    objective: DualKl
+
+    def __init__(
+        self, model: Model, objective: DualKl, training: Training, processes: Processes, config: AlternatingConfig
+    ) -> None:
+        super().__init__(model, objective, training, processes)
+        if model.dual is None:
+            raise ValueError("the model has no dual function")
+        self.config = config
+        self.dual_parameters = list(model.dual.parameters())
+        self.dual_optimizer = OPTIMIZERS[config.optimizer.kind](self.dual_parameters, config.optimizer)
+        self.optimizers["dual_optimizer"] = self.dual_optimizer
+        self.dual_schedule = schedule(config.optimizer.schedule)
+
+    def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
+        shard = next_batch()
+        encoded = []
+        with torch.no_grad():
+            for piece in shard.pieces:
+                piece = piece.to(self.processes.device)
+                noise = Noise(self.training.seed, turn.number, piece.rows_B)
+                features_BH = self.model.features(piece.encoder)
+                encoded.append((features_BH, self.model.sites(features_BH, noise, self.objective.samples)["z"], noise))
+        rate = self.config.optimizer.lr * self.dual_schedule(turn.progress)
+        for index in range(self.config.dual_steps):
+            for features_BH, site, noise in encoded:
+                bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
+                (-bound_B.sum() / shard.sentences * shard.counts).backward(inputs=self.dual_parameters)
+            nothing = torch.zeros(1, device=self.processes.device)
+            self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)
+        return self._step(shard, turn, self.parameters)
+
+
+def build_update(
+    model: Model, objective: Objective, training: Training, processes: Processes, own_stream: BatchStream
+) -> JointUpdate:
+    """The rule of the settings; `own_stream` gives batches besides those of the epoch to a rule that wants some."""
+    match training.update:
+        case AggressiveConfig():
+            return AggressiveUpdate(model, objective, training, processes, training.update, own_stream)
+        case AlternatingConfig():
+            assert isinstance(objective, DualKl)  # the recipe has seen to it
+            return AlternatingUpdate(model, objective, training, processes, training.update)
+        case _:
+            return JointUpdate(model, objective, training, processes)

@@ -1,0 +1,146 @@
+"""The recipe: which parts make a model, and with what numbers; its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError, model_validator
+
+from textspace import settings
+from textspace.config.base import Config
+from textspace.config.objectives import ElboObjective, ObjectiveConfig
+from textspace.config.parts import (
+    GaussianPosterior,
+    Initial,
+    Latent,
+    PoolingConfig,
+    PosteriorConfig,
+    RecurrentDecoder,
+    RecurrentEncoder,
+    SimplePooling,
+    StandardNormalPrior,
+)
+from textspace.config.text import Text
+from textspace.config.training import Pretraining, Training
+from textspace.errors import TextspaceError
+
+__all__ = ["Recipe"]
+
+FORMAT: Literal[1] = 1
+"""Version of recipe.json; raised when an older version could no longer be read as it was meant."""
+
+
+class Recipe(Config):
+    """Which parts make a model, and with what numbers. A language model has no encoder, posterior or prior."""
+
+    format: Literal[1] = FORMAT
+    name: str = "custom"
+    about: str = ""
+    """What it is, in one sentence."""
+    citation: str = ""
+    text: Text = Text()
+    latent: Latent = Latent()
+    encoder: RecurrentEncoder | None = RecurrentEncoder()
+    pooling: PoolingConfig | None = SimplePooling()
+    posterior: PosteriorConfig | None = GaussianPosterior()
+    prior: StandardNormalPrior | None = StandardNormalPrior()
+    decoder: RecurrentDecoder = RecurrentDecoder()
+    share_embeddings: bool = False
+    """Encoder and decoder read one embedding table (needs equal sizes)."""
+    initial: Initial = Initial()
+    objective: ObjectiveConfig = ElboObjective()
+    pretrain: Pretraining | None = None
+    """A first phase as an autoencoder."""
+    training: Training = Training()
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Recipe:
+        inference = {part: getattr(self, part) for part in ("encoder", "pooling", "posterior", "prior")}
+        missing = [name for name, part in inference.items() if part is None]
+        if missing and len(missing) < len(inference):
+            raise ValueError(
+                f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: give encoder, pooling, "
+                "posterior and prior, or none of them for a language model"
+            )
+        if self.pretrain and self.posterior is None:
+            raise ValueError("pretrain needs an encoder to pretrain, and a language model has none")
+        if self.decoder.skip and self.posterior is None:
+            raise ValueError("decoder.skip needs a latent, and a language model has none")
+        kinds = {"objective": self.objective.kind, "training.update": self.training.update.kind}
+        if (kinds["objective"] == "dual-kl") != (kinds["training.update"] == "alternating"):
+            raise ValueError(
+                f"objective {kinds['objective']!r} and training.update {kinds['training.update']!r} do not fit: "
+                "objective 'dual-kl' needs training.update 'alternating', which trains its dual function and no other"
+            )
+        if kinds["training.update"] == "aggressive" and self.posterior is None:
+            raise ValueError("training.update 'aggressive' needs an encoder, and a language model has none")
+        if self.decoder.tie_output and self.decoder.embedding != self.decoder.hidden:
+            raise ValueError(
+                f"decoder.tie_output needs decoder.embedding ({self.decoder.embedding}) to equal "
+                f"decoder.hidden ({self.decoder.hidden})"
+            )
+        if self.share_embeddings:
+            if self.encoder is None:
+                raise ValueError("share_embeddings needs an encoder, and a language model has none")
+            if self.encoder.embedding != self.decoder.embedding:
+                raise ValueError(
+                    f"share_embeddings needs encoder.embedding ({self.encoder.embedding}) to equal "
+                    f"decoder.embedding ({self.decoder.embedding})"
+                )
+        return self
+
+    def but(self, changes: dict[str, Any]) -> Recipe:
+        """This recipe with some fields changed, named by their path.
+
+        Changing a part's `kind` keeps the options that the new kind has too.
+
+        >>> recipe = Recipe().but({"latent.dim": 64, "encoder.kind": "gru"})
+        >>> recipe.latent.dim, recipe.encoder.kind
+        (64, 'gru')
+        >>> Recipe().but({"latent.dmi": 64})
+        Traceback (most recent call last):
+        textspace.errors.TextspaceError: recipe has no option 'latent.dmi'; did you mean 'latent.dim'?
+        """
+        return Recipe.parse(settings.changed(self, changes))
+
+    def with_settings(self, written: Iterable[str]) -> Recipe:
+        """This recipe with settings written `path=value`, the value in JSON or plain text.
+
+        >>> Recipe().with_settings(["training.plateau=public-code"]).training.plateau.patience
+        5
+        """
+        return self.but(settings.parsed(written))
+
+    @classmethod
+    def parse(cls, data: Any) -> Recipe:
+        """A recipe from plain data; a mistake is one sentence that names the option."""
+        if isinstance(data, dict) and isinstance(written := data.get("format"), int) and written > FORMAT:
+            raise TextspaceError(
+                f"the recipe has format {written} and this version of textspace reads up to {FORMAT}: update textspace"
+            )
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise TextspaceError(settings.sentence(error, cls)) from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Recipe:
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:  # also numbers with too many digits, and bottomless nesting
+            raise TextspaceError(f"the recipe is not JSON: {error}") from None
+        return cls.parse(data)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Recipe:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TextspaceError(f"cannot read the recipe {str(path)!r}: {error}") from None
+        return cls.from_json(text)
+
+    def to_json(self) -> str:
+        return self.model_dump_json(indent=2) + "\n"

@@ -1,0 +1,60 @@
+"""Schedules: how a number changes while training goes on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from textspace.config.base import Config, Count, Positive
+
+__all__ = ["Constant", "Cyclic", "Linear", "Logistic", "Weight"]
+
+Unit = Literal["steps", "epochs", "run"]
+"""What time is counted in; "run" is the share of the longest run that `training.epochs` and `training.steps` allow."""
+
+
+class Constant(Config):
+    kind: Literal["constant"] = "constant"
+    value: float = 1.0
+
+
+class Linear(Config):
+    kind: Literal["linear"] = "linear"
+    start: float = 0.0
+    end: float = 1.0
+    over: Positive = 10
+    """How long the way from start to end takes; the value stays at end afterwards."""
+    unit: Unit = "epochs"
+
+
+class Logistic(Config):
+    """start + (end - start) / (1 + exp(-slope (t - midpoint)))."""
+
+    kind: Literal["logistic"] = "logistic"
+    start: float = 0.0
+    end: float = 1.0
+    midpoint: Positive = 5
+    """When half the way is done."""
+    slope: Positive = 1.0
+    """Steepness, per unit of time."""
+    unit: Unit = "epochs"
+
+
+class Cyclic(Config):
+    """Rise linearly from start to end, stay there, and begin again; after the last cycle the value stays at end."""
+
+    kind: Literal["cyclic"] = "cyclic"
+    start: float = 0.0
+    end: float = 1.0
+    cycles: Count = 4
+    rising: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Share of each cycle that is spent rising."""
+    over: Positive = 40
+    """How long all cycles take together."""
+    unit: Unit = "epochs"
+
+
+ScheduleConfig = Annotated[Constant | Linear | Logistic | Cyclic, Field(discriminator="kind")]
+Weight = float | ScheduleConfig
+"""A number, or a schedule for it."""

@@ -1,0 +1,148 @@
+"""How a model is trained: optimiser, update rule, batches, when to stop, and a first phase."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from textspace.config.base import Config, Count, Positive, Share
+from textspace.config.schedules import Weight
+from textspace.errors import nearest
+
+__all__ = [
+    "PLATEAU_PRESETS",
+    "AggressiveUpdate",
+    "AlternatingUpdate",
+    "Batches",
+    "JointUpdate",
+    "Optimizer",
+    "Plateau",
+    "Pretraining",
+    "Training",
+    "UpdateConfig",
+]
+
+
+class Optimizer(Config):
+    kind: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: Positive = 0.5
+    schedule: Weight = 1.0
+    """Multiplies the learning rate; a linear schedule from 0 is a warm-up."""
+    momentum: Share = 0.0
+    """For sgd."""
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    """For adam and adamw."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+
+
+class Plateau(Config):
+    """Lower the learning rate when the validation criterion stalls."""
+
+    factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    patience: Count = 2
+    """Decay after this many validations in a row without improvement."""
+    max_decays: Count = 5
+    """Training stops when the learning rate would be lowered for the so-manieth time."""
+    first_epoch: Annotated[int, Field(ge=0)] = 0
+    """No decay before this many epochs have passed."""
+    reload_best: bool = False
+    """Go back to the best weights at each decay."""
+
+
+PLATEAU_PRESETS = {
+    "paper": Plateau(patience=2, max_decays=5),
+    "public-code": Plateau(patience=5, max_decays=5, first_epoch=15, reload_best=True),
+}
+"""What the pretrain + free-bits paper prints, and what its public code does; `training.plateau=paper` picks one."""
+
+
+class JointUpdate(Config):
+    """All parameters move together."""
+
+    kind: Literal["joint"] = "joint"
+
+
+class AggressiveUpdate(Config):
+    """Before each step of the decoder the encoder takes many, until the mutual information stops growing."""
+
+    kind: Literal["aggressive"] = "aggressive"
+    window: Count = 15
+    """The encoder goes on while its loss per token over this many steps is below that of the window before."""
+    cap: Count = 100
+    """At most so many encoder steps before a decoder step."""
+
+
+class AlternatingUpdate(Config):
+    """Before each step of the model the dual function of objective 'dual-kl' takes some."""
+
+    kind: Literal["alternating"] = "alternating"
+    dual_steps: Count = 5
+    optimizer: Optimizer = Optimizer(kind="adam", lr=1e-5)
+    """Of the dual function; `training.plateau` does not lower its learning rate."""
+
+
+UpdateConfig = Annotated[JointUpdate | AggressiveUpdate | AlternatingUpdate, Field(discriminator="kind")]
+
+
+class Batches(Config):
+    sentences: Count | None = 32
+    """Sentences in a batch, over all processes."""
+    tokens: Count | None = None
+    """Instead: padded tokens in a batch, over all processes."""
+    pieces: Count = 1
+    """Compute each batch in this many pieces (gradient accumulation): less memory, same result."""
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Batches:
+        if (self.sentences is None) == (self.tokens is None):
+            raise ValueError("give either batch.sentences or batch.tokens, and set the other to null")
+        return self
+
+
+class Training(Config):
+    seed: Annotated[int, Field(ge=0)] = 0
+    epochs: Count = 100
+    """At most."""
+    steps: Count | None = None
+    """At most."""
+    batch: Batches = Batches()
+    optimizer: Optimizer = Optimizer()
+    update: UpdateConfig = JointUpdate()
+    plateau: Plateau | None = Plateau()
+    clip: Positive | None = 5.0
+    """Largest norm of the gradient."""
+    patience: Count | None = None
+    """Stop after this many validations in a row without improvement."""
+    criterion: Literal["elbo", "reconstruction"] = "elbo"
+    """Best weights have the lowest validation value of: the negative ELBO at KL weight 1 (a language model's exact
+    negative log-likelihood), or the reconstruction alone."""
+    validate_every: Count | None = None
+    """Validate after this many steps too, for curves; the rules above act on the validation that ends an epoch."""
+    checkpoint_every: Count | None = 500
+    """Save a resumable checkpoint after this many steps, besides the one that ends each epoch."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16 is for the GPU."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(name := values.get("plateau"), str):
+            if name not in PLATEAU_PRESETS:
+                raise ValueError(f"there is no plateau preset {name!r}: {nearest(name, PLATEAU_PRESETS)}")
+            values = {**values, "plateau": PLATEAU_PRESETS[name]}
+        return values
+
+
+class Pretraining(Config):
+    """A first phase as an autoencoder: the same recipe with KL weight 0, selected by reconstruction.
+
+    It is trained with the recipe's training settings to its own stop, kept in the cache and used again by every run
+    whose first phase has the same parts, data and seed.
+    """
+
+    keep: Literal["encoder", "both"] = "encoder"
+    """What goes into the second phase: encoder, pooling and posterior (with shared embeddings the encoder's stay), or
+    the decoder as well."""
+    epochs: Count | None = None
+    """At most; as many as `training.epochs` when not given."""

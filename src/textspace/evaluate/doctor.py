@@ -1,0 +1,265 @@
+"""The diagnosis of a space in plain words: whether its codes hold anything, fill the prior, and what to try if not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from textspace.config import Constant, Recipe
+from textspace.errors import TextspaceError
+from textspace.recipes import RECIPES
+
+__all__ = ["MEASURES", "REMEDIES", "Diagnosis", "Remedy", "State", "diagnose", "known_numbers"]
+
+State = Literal["collapsed", "collapsing", "healthy", "overfull", "unknown"]
+
+
+class Remedy(NamedTuple):
+    """Something to train with the next time: a fragment of the command line, why, and who has it already."""
+
+    fragment: str
+    why: str
+    used: Callable[[Recipe], bool] = lambda recipe: False
+    """Whether a recipe does this already; a recipe's own name needs no mention."""
+
+
+REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
+    "collapsed": (
+        Remedy(
+            "--recipe pretrain-free-bits",
+            "starts from an autoencoder's codes and leaves 4 nats of the KL free",
+            lambda recipe: recipe.pretrain is not None and _has(recipe, "free_bits"),
+        ),
+        Remedy(
+            "--set objective.free_bits.target=4",
+            "the first 4 nats that a code tells cost nothing",
+            lambda recipe: _has(recipe, "free_bits"),
+        ),
+        Remedy(
+            "--set pooling.kind=max",
+            "features from all words differ more than those from the last state",
+            lambda recipe: recipe.pooling is not None and recipe.pooling.kind != "last",
+        ),
+        Remedy(
+            "--set objective.kl_weight=0.5",
+            "what a code tells costs half",
+            lambda recipe: _final(recipe, "kl_weight") < 1,
+        ),
+        Remedy(
+            "--set training.update.kind=aggressive",
+            "the encoder catches up before each step of the decoder",
+            lambda recipe: recipe.training.update.kind == "aggressive",
+        ),
+        Remedy(
+            "--set decoder.word_dropout=0.4",
+            "words that the decoder does not see it must learn from the code",
+            lambda recipe: recipe.decoder.word_dropout > 0,
+        ),
+        Remedy(
+            "--set decoder.skip=true",
+            "the code reaches every layer of the decoder and every word",
+            lambda recipe: recipe.decoder.skip,
+        ),
+        Remedy("--recipe default", "half the KL's weight and a small decoder"),
+        Remedy("--recipe ae", "an autoencoder has no KL to collapse under"),
+        Remedy("--recipe wae", "only all codes together must fill the prior"),
+    ),
+    "overfull": (
+        Remedy(
+            "--set objective.kl_weight=1",
+            "the KL's full weight draws the codes to the prior",
+            lambda recipe: _final(recipe, "kl_weight") >= 1,
+        ),
+        Remedy(
+            "--set objective.mmd_weight=100",
+            "a heavier discrepancy draws all codes together to the prior",
+            lambda recipe: _final(recipe, "mmd_weight") >= 100,
+        ),
+        Remedy(
+            "--recipe pretrain-free-bits",
+            "starts from an autoencoder's codes and then draws them to the prior",
+            lambda recipe: recipe.pretrain is not None and _has(recipe, "free_bits"),
+        ),
+        Remedy(
+            "--set latent.dim=16",
+            "fewer dimensions are filled by fewer sentences",
+            lambda recipe: recipe.latent.dim <= 16,
+        ),
+        Remedy("--recipe default", "half the KL's weight, risen slowly"),
+        Remedy("--recipe vae", "the KL's full weight from the start"),
+        Remedy("--recipe wae", "asks all codes together to fill the prior"),
+    ),
+}
+"""What to try, best first; the first two that a recipe can take and does not use are advised."""
+
+_LONGER = "--epochs 30 (codes often come into use only after several passes over the text)"
+
+COLLAPSED_BELOW = 0.1
+"""Nats: a KL and a mutual information below this are those of a code that tells nothing."""
+
+FEW_ACTIVE = 0.1
+"""Share of the dimensions below which active ones are few."""
+
+LITTLE_KL = 1.0
+"""Nats: few active dimensions with a KL below this are about to go as well."""
+
+HARDLY_ANY_KL = 0.5
+"""Nats: a KL below this is next to nothing for a whole sentence, however many dimensions barely count as active."""
+
+FALLING_BELOW = 2.0
+"""Nats: a KL that halves within `FALLING_OVER` validations is on its way to 0 when it is below this already."""
+
+FALLING_OVER = 3
+
+YOUNG = 10
+"""Epochs: until then codes that were never in use may still come into use. On Penn Treebank an autoencoder's do after 4
+epochs and those of `vae-free-bits` after 10."""
+
+OVERFULL_ABOVE = 5.0
+"""Nats, at least, that all codes together lie from the prior: so far lie codes that are spread like the prior over a
+part of it, if that part is the exp(-5)th, 1 in 150. To be settled by measurement."""
+
+MEASURES = {
+    "reconstruction": "reconstruction: nats a sentence costs given its code",
+    "kl": "KL: nats a code costs",
+    "mi": "mutual information: nats a code tells about its sentence",
+    "mi_leave_one_out": "mutual information, the sentence itself left out",
+    "active_units": "active units: dimensions that change with the sentence",
+    "feature_cosine": "mean cosine of two sentences' features (1: all alike)",
+    "marginal_kl": "nats from all codes together to the prior",
+}
+"""The numbers of an examination, and what each is."""
+
+Numbers = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How a space is: the state, one sentence with the numbers, and two things to try where it is not well.
+
+    >>> print(diagnose({"kl": 0.01, "mi": 0.0, "active_units": 0}, Recipe()))
+    The codes have collapsed and the decoder writes without them: 0 of 32 dimensions change with the sentence, a code \
+costs 0.01 nats (KL) and tells 0.00 nats about its sentence.
+    Try: --recipe pretrain-free-bits (starts from an autoencoder's codes and leaves 4 nats of the KL free)
+     or: --set objective.free_bits.target=4 (the first 4 nats that a code tells cost nothing)
+    """
+
+    state: State
+    sentence: str
+    advice: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        starts = ("Try: ", " or: ")
+        return "\n".join([self.sentence, *(start + each for start, each in zip(starts, self.advice, strict=False))])
+
+
+def diagnose(
+    numbers: Numbers, recipe: Recipe, history: Sequence[Mapping[str, Any]] = (), epochs: float | None = None
+) -> Diagnosis:
+    """Say how a space is.
+
+    Args:
+        numbers: "kl", "mi", "active_units", "feature_cosine", "marginal_kl" and "reconstruction", as many as are known.
+        recipe: what it was trained with.
+        history: the same numbers of the run's earlier validations, in order.
+        epochs: how long it has been trained, where that is known.
+    """
+    if recipe.posterior is None:
+        return Diagnosis("unknown", "This is a language model: it has no codes that could be well or ill.")
+    known = known_numbers(numbers)
+    kl, mi, active = (known.get(name) for name in ("kl", "mi", "active_units"))
+    nats = [value for value in (kl, mi) if value is not None]
+    if active is None and not nats:
+        wanted = "the KL, the mutual information or the number of active units"
+        return Diagnosis("unknown", f"How the codes are cannot be said: it takes {wanted}, and none of them is known.")
+
+    facts = _facts(known, recipe)
+    # Where one of the two is missing the other stands for it: a code tells at most what it costs.
+    if active == 0 or (nats and max(nats) < COLLAPSED_BELOW):
+        alike = known.get("feature_cosine")
+        facts += "" if alike is None else f", and two sentences' features have cosine {alike:.2f}"
+        used = any(line.get("mi", 0.0) >= COLLAPSED_BELOW for line in map(known_numbers, history))
+        if epochs is not None and epochs < YOUNG and not used:
+            so_far = f"The codes are collapsed so far, after {epochs:g} epochs, and the decoder writes without them"
+            told = f"{so_far}: {facts}."
+            return Diagnosis("collapsed", told, (_LONGER, *_advice("collapsed", recipe)[:1]))
+        told = f"The codes have collapsed and the decoder writes without them: {facts}."
+        return Diagnosis("collapsed", told, _advice("collapsed", recipe))
+    few = active is not None and active < FEW_ACTIVE * recipe.latent.dim
+    if nats and nats[0] < (LITTLE_KL if few else HARDLY_ANY_KL):  # the KL, or what is known in its place
+        told = f"The codes hold little and are about to collapse: {facts}."
+        return Diagnosis("collapsing", told, _advice("collapsed", recipe))
+    before = [line["kl"] for line in map(known_numbers, history) if "kl" in line][-FALLING_OVER:]
+    if kl is not None and len(before) == FALLING_OVER and kl < min(before[0] / 2, FALLING_BELOW):
+        told = (
+            f"The codes are collapsing: within {FALLING_OVER} validations the KL fell from {before[0]:.2f} to {kl:.2f} "
+            f"nats, and now {facts}."
+        )
+        return Diagnosis("collapsing", told, _advice("collapsed", recipe))
+    apart = known.get("marginal_kl")
+    if apart is not None and apart > OVERFULL_ABOVE:
+        expected = ", as is to be expected of an autoencoder" if _is_autoencoder(recipe) else ""
+        told = (
+            f"The codes do not fill the prior, from which they all together lie at least {apart:.1f} nats away, so "
+            f"that samples from the prior will make little sense{expected}: {facts}."
+        )
+        return Diagnosis("overfull", told, _advice("overfull", recipe))
+    near = "" if apart is None else f", and all codes together lie near the prior ({apart:.1f} nats)"
+    alone = "" if {"mi", "active_units"} & set(known) else " as far as the KL alone can tell"
+    return Diagnosis("healthy", f"The codes are healthy{alone}: {facts}{near}.")
+
+
+def known_numbers(numbers: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers among what a log may hold."""
+    return {name: value for name, value in numbers.items() if isinstance(value, int | float) and math.isfinite(value)}
+
+
+def _facts(known: Numbers, recipe: Recipe) -> str:
+    told = []
+    if "active_units" in known:
+        told.append(f"{known['active_units']:.0f} of {recipe.latent.dim} dimensions change with the sentence")
+    nats = []
+    if "kl" in known:
+        nats.append(f"costs {known['kl']:.2f} nats (KL)")
+    if "mi" in known:
+        # The number cannot exceed the logarithm of how many sentences there were, so the truth may be far above it.
+        least = "at least " if known["mi"] >= COLLAPSED_BELOW else ""
+        nats.append(f"tells {least}{max(known['mi'], 0):.2f} nats about its sentence")
+    if nats:
+        told.append(f"a code {' and '.join(nats)}")
+    return ", ".join(told)
+
+
+def _advice(trouble: Literal["collapsed", "overfull"], recipe: Recipe) -> tuple[str, ...]:
+    new = [remedy for remedy in REMEDIES[trouble] if not remedy.used(recipe) and _can_take(recipe, remedy.fragment)]
+    return tuple(f"{remedy.fragment} ({remedy.why})" for remedy in new[:2])
+
+
+def _can_take(recipe: Recipe, fragment: str) -> bool:
+    """Whether the parts that are there go together with what a fragment of the command line asks for."""
+    option, _, value = fragment.partition(" ")
+    if option == "--recipe":
+        return value in RECIPES and value != recipe.name
+    try:
+        return recipe.with_settings([value]) != recipe
+    except (TextspaceError, LookupError):  # an option that only another kind of part has
+        return False
+
+
+def _has(recipe: Recipe, option: str) -> bool:
+    """Whether the objective has an option, and it is set."""
+    return getattr(recipe.objective, option, None) is not None
+
+
+def _final(recipe: Recipe, option: str) -> float:
+    """A weight of the objective when all schedules are through; 0 where the objective has no such weight."""
+    weight = getattr(recipe.objective, option, 0.0)
+    if isinstance(weight, int | float):
+        return float(weight)
+    return weight.value if isinstance(weight, Constant) else weight.end
+
+
+def _is_autoencoder(recipe: Recipe) -> bool:
+    return _final(recipe, "kl_weight") == 0 and _final(recipe, "mmd_weight") == 0

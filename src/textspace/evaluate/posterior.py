@@ -1,0 +1,370 @@
+"""What the codes of a set of sentences look like: how much they tell, how many dimensions they use, how they lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import Normal
+
+from textspace.data.batching import make_batch, plan_batches
+from textspace.distributions import Delta, Implicit, draw, moments
+from textspace.model import Model
+from textspace.noise import Noise
+from textspace.progress import track
+from textspace.types import Batch, Bound, Estimate
+
+if TYPE_CHECKING:
+    from textspace.data.encoded import EncodedSplit
+
+__all__ = [
+    "ACTIVE_ABOVE",
+    "Information",
+    "Mean",
+    "PosteriorStatistics",
+    "covariance_of_means",
+    "gaussian_kl",
+    "mean_cosine",
+    "mutual_information",
+    "posterior_statistics",
+]
+
+ACTIVE_ABOVE = 0.01
+"""A dimension is active when E[z|x] varies over sentences by more than this share of the prior's variance."""
+
+DRAWS = 100
+"""Samples of each sentence's posterior where its mean is not known, half of them for each of two means."""
+
+EIGENVALUE_FLOOR = 1e-6
+"""Codes that leave a direction out altogether would lie infinitely far from the prior: its variance there counts as
+this share of the prior's, which makes the distance smaller and so keeps it a lower bound."""
+
+DEVIATION_FLOOR = 1e-6
+"""Smallest deviation of a Gaussian fitted to samples, which may all be equal."""
+
+PAIRS_AT_ONCE = 2**23
+"""Pairs of sentences whose densities are held in memory together."""
+
+Floats = NDArray[np.float64]
+Settings = dict[str, str | int | float | bool | None]
+
+
+class Mean(NamedTuple):
+    """A mean over sentences or pairs of them, and its standard error."""
+
+    value: float
+    stderr: float
+
+    @classmethod
+    def of(cls, values_N: Floats) -> Mean:
+        return cls(float(values_N.mean()), float(values_N.std(ddof=1) / math.sqrt(len(values_N))))
+
+
+class Information(NamedTuple):
+    """log q(z|x) - log q(z) at each sentence's sample: their mean estimates the mutual information."""
+
+    counted_N: Floats
+    """q(z) is the mean over all sentences, the sample's own among them: at most ln N."""
+    left_out_N: Floats
+    """q(z) is the mean over the other sentences."""
+
+
+# The mathematics, on arrays
+
+
+def mutual_information(mean_NZ: Floats, deviation_NZ: Floats, sample_NZ: Floats) -> Information:
+    """Mutual information between sentence and code for Gaussian posteriors, one sample of each, two or more sentences.
+
+    With sentences drawn at random from a source, the first estimate lies below the mutual information of source and
+    code in expectation, since mutual information is concave in the distribution of x; and the second above it, since
+    the mean over others is unbiased for q(z) and the logarithm is concave [Poole et al. 2019].
+    """
+    centre_Z = mean_NZ.mean(0)  # far from 0 the sums of products below would lose their last digits
+    mean, sample = torch.from_numpy(mean_NZ - centre_Z), torch.from_numpy(sample_NZ - centre_Z)
+    deviation = torch.from_numpy(deviation_NZ)
+    count = len(mean)
+
+    # -1/2 ((z - m) / s)^2 is a scalar product of (z^2, z) with a vector of the component, plus its constant. What is
+    # common to all components is left out, as it cancels.
+    precision = deviation**-2
+    scale_N = deviation.log().sum(1)
+    of_sample = torch.cat([sample**2, sample], dim=1)
+    of_component = torch.cat([-0.5 * precision, mean * precision], dim=1)
+    constant_N = -0.5 * (mean**2 * precision).sum(1) - scale_N
+    own_N = -0.5 * ((sample - mean) / deviation).square().sum(1) - scale_N
+    others_N = torch.empty_like(own_N)
+    size = max(1, PAIRS_AT_ONCE // count)
+    for start in range(0, count, size):
+        log_q = torch.addmm(constant_N, of_sample[start : start + size], of_component.T)
+        log_q.diagonal(start).fill_(-torch.inf)
+        others_N[start : start + size] = log_q.logsumexp(1)
+    counted_N = own_N - torch.logaddexp(own_N, others_N) + math.log(count)
+    left_out_N = own_N - others_N + math.log(count - 1)
+    return Information(counted_N.numpy(), left_out_N.numpy())
+
+
+def covariance_of_means(first_NZ: Floats, second_NZ: Floats) -> Floats:
+    """Covariance over sentences of E[z|x], (Z, Z), from two independent estimates of it or twice the exact one.
+
+    The variance of one estimate has the estimate's own error in it, which would make dimensions look active that are
+    not; the covariance of two has not.
+    """
+    centred_NZ = first_NZ - first_NZ.mean(0)
+    covariance_ZZ = centred_NZ.T @ (second_NZ - second_NZ.mean(0)) / (len(first_NZ) - 1)
+    return (covariance_ZZ + covariance_ZZ.T) / 2
+
+
+def mean_cosine(features_NH: Floats) -> Mean:
+    """Mean cosine over all pairs of different rows, from the sum of their directions; a row of zeros has none."""
+    count = len(features_NH)
+    lengths_N1 = np.linalg.norm(features_NH, axis=1, keepdims=True)
+    directions_NH = features_NH / np.where(lengths_N1 > 0, lengths_N1, 1)
+    to_others_N = directions_NH @ directions_NH.sum(0) - (directions_NH**2).sum(1)
+    each = Mean.of(to_others_N / (count - 1))
+    return Mean(each.value, 2 * each.stderr)  # every pair counts for both of its rows
+
+
+def gaussian_kl(mean_Z: Floats, covariance_ZZ: Floats, prior_mean_Z: Floats, prior_variance_Z: Floats) -> float:
+    """KL from the Gaussian with these moments to a prior of independent normals.
+
+    That of any distribution with these moments is no smaller, since of all of them a Gaussian has the most entropy.
+    """
+    deviation_Z = np.sqrt(prior_variance_Z)
+    shift_Z = (mean_Z - prior_mean_Z) / deviation_Z
+    relative_ZZ = covariance_ZZ / np.outer(deviation_Z, deviation_Z)
+    log_determinant = np.log(np.linalg.eigvalsh(relative_ZZ).clip(min=EIGENVALUE_FLOOR)).sum()
+    return float(0.5 * (np.trace(relative_ZZ) + shift_Z @ shift_Z - len(mean_Z) - log_determinant))
+
+
+# What is reported
+
+
+@dataclass(frozen=True)
+class PosteriorStatistics:
+    """The posterior over a set of sentences, dimension by dimension and summed up; nats throughout.
+
+    Attributes:
+        mean_variance_Z: variance over sentences of E[z|x]; slightly below 0 is possible where that is estimated.
+        prior_variance_Z: variance of the prior.
+        deviation_Z: mean over sentences of the posterior's standard deviation.
+        kl_Z: mean over sentences of KL(q(z|x) || p(z)); None for a posterior without density.
+        mi, mi_leave_one_out: see `mutual_information`; None for a posterior without any spread.
+        feature_cosine: see `mean_cosine`, of the features that the posterior is computed from.
+        marginal_kl: see `gaussian_kl`, of all codes together; None where the prior is not normal.
+        sentences: how many all of this rests on.
+        settings: how it was measured.
+    """
+
+    mean_variance_Z: Floats
+    prior_variance_Z: Floats
+    deviation_Z: Floats
+    kl_Z: Floats | None
+    mi: Mean | None
+    mi_leave_one_out: Mean | None
+    feature_cosine: Mean
+    marginal_kl: float | None
+    sentences: int
+    settings: Settings
+
+    @property
+    def active_units(self) -> int:
+        """How many dimensions change with the sentence."""
+        return int((self.mean_variance_Z > ACTIVE_ABOVE * self.prior_variance_Z).sum())
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Every number of the set. None has a better direction: a collapse is one extreme, a full copy the other."""
+        found: dict[str, Estimate] = {}
+        if self.mi is not None and self.mi_leave_one_out is not None:
+            most = f"at most ln {self.sentences} = {math.log(self.sentences):.2f}"
+            found["mi"] = self._information(f"counted, {most}", self.mi, "lower")
+            found["mi_leave_one_out"] = self._information("left out", self.mi_leave_one_out, "upper")
+        name = (
+            f"active units: dimensions of {len(self.mean_variance_Z)} whose E[z|x] varies over sentences by more than "
+            f"{ACTIVE_ABOVE} of the prior's variance"
+        )
+        found["active_units"] = self._estimate(name, self.active_units)
+        found["feature_cosine"] = self._estimate("mean cosine of two sentences' features", self.feature_cosine)
+        if self.marginal_kl is not None:
+            name = "KL(q(z) || p(z)) of all these sentences' codes together, lower bound from mean and covariance"
+            found["marginal_kl"] = self._estimate(name, self.marginal_kl, "lower")
+        return found
+
+    def _information(self, own: str, measured: Mean, side: Bound) -> Estimate:
+        name, density = "mutual information of sentence and code under q, own component ", self.settings["density"]
+        if density == "posterior":
+            return self._estimate(f"{name}{own}, {side} bound", measured, side)
+        return self._estimate(f"{name}{own}, each posterior replaced by a {density}", measured)
+
+    def _estimate(self, name: str, measured: Mean | float, bound: Bound = "none") -> Estimate:
+        value, stderr = measured if isinstance(measured, Mean) else (float(measured), None)
+        return Estimate(name, value, stderr, self.sentences, bound, None, self.settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; the dimensions' numbers have 6 digits."""
+        return {
+            "mean_variance": _digits(self.mean_variance_Z),
+            "prior_variance": _digits(self.prior_variance_Z),
+            "deviation": _digits(self.deviation_Z),
+            "kl": None if self.kl_Z is None else _digits(self.kl_Z),
+            "mi": self.mi,
+            "mi_leave_one_out": self.mi_leave_one_out,
+            "feature_cosine": self.feature_cosine,
+            "marginal_kl": self.marginal_kl,
+            "sentences": self.sentences,
+            "settings": self.settings,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PosteriorStatistics:
+        arrays: dict[str, Any] = {
+            f"{name}_Z": None if data[name] is None else np.array(data[name], np.float64)
+            for name in ("mean_variance", "prior_variance", "deviation", "kl")
+        }
+        if len({array.shape for array in arrays.values() if array is not None}) > 1:
+            raise ValueError("not every dimension has all its numbers")
+        means: dict[str, Any] = {
+            name: None if data[name] is None else Mean(*map(float, data[name]))
+            for name in ("mi", "mi_leave_one_out", "feature_cosine")
+        }
+        return cls(
+            **arrays,
+            **means,
+            marginal_kl=None if data["marginal_kl"] is None else float(data["marginal_kl"]),
+            sentences=int(data["sentences"]),
+            settings={"density": None} | data["settings"],
+        )
+
+
+def _digits(values_Z: Floats) -> list[float]:
+    return [float(f"{value:.6g}") for value in values_Z]
+
+
+# Measuring
+
+
+@torch.no_grad()
+def posterior_statistics(
+    model: Model,
+    split: EncodedSplit,
+    *,
+    seed: int = 0,
+    limit: int = 10_000,
+    batch_tokens: int | None = None,
+    progress: bool = False,
+) -> PosteriorStatistics | None:
+    """Encode sentences and say what their posteriors of z look like; only the encoder runs, without dropout.
+
+    None for a language model, and for fewer than two sentences, which cannot be told apart.
+
+    Args:
+        model: on the device where it shall run.
+        split: the sentences.
+        seed: of the noise, which is keyed by sentence.
+        limit: take at most so many sentences, spread evenly over the split.
+        batch_tokens: padded tokens at once; by default as many as fit.
+        progress: show a bar.
+    """
+    count = min(len(split), limit)
+    if model.posterior is None or model.prior is None or count < 2:
+        return None
+    device = next(model.parameters()).device
+    rows_N = np.arange(count) * len(split) // count
+    sampled = model.posterior.distributions["z"] is Implicit
+    if batch_tokens is None:
+        batch_tokens = 2**12 if sampled else 2**14  # a sentence has many samples or one
+    plan = plan_batches(split.lengths[rows_N], tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
+
+    columns: dict[str, Floats] = {}
+    within_ZZ = np.zeros((model.recipe.latent.dim,) * 2)
+    was_training = model.training
+    model.eval()
+    try:
+        for places in track(plan, "encoding", progress, len(plan)):
+            batch = make_batch(split, rows_N[places]).to(device)
+            encoded = _encode(model, batch, Noise(seed, 0, batch.rows_B))
+            for name, part in encoded.columns.items():
+                columns.setdefault(name, np.empty((count, part.shape[1])))[places] = part.double().cpu().numpy()
+            within_ZZ += encoded.covariance_ZZ.cpu().numpy() / count
+    finally:
+        model.train(was_training)
+
+    means_ZZ = covariance_of_means(columns["first"], columns["second"])
+    prior = model.prior("z", {})
+    prior_mean_Z, prior_variance_Z = (part.double().cpu().numpy() for part in (prior.mean, prior.variance))
+    marginal_kl = None
+    if isinstance(prior, Normal):
+        mean_Z = (columns["first"] + columns["second"]).mean(0) / 2
+        # Of these very sentences, of which none is missing: the means' variance is divided by N here.
+        covariance_ZZ = means_ZZ * (count - 1) / count + within_ZZ
+        marginal_kl = gaussian_kl(mean_Z, covariance_ZZ, prior_mean_Z, prior_variance_Z)
+    mi = mi_leave_one_out = None
+    if "sample" in columns:
+        information = mutual_information(columns["centre"], columns["spread"], columns["sample"])
+        mi, mi_leave_one_out = Mean.of(information.counted_N), Mean.of(information.left_out_N)
+    density = "posterior" if model.posterior.has_log_prob else None
+    return PosteriorStatistics(
+        mean_variance_Z=means_ZZ.diagonal().copy(),
+        prior_variance_Z=prior_variance_Z,
+        deviation_Z=columns["deviation"].mean(0),
+        kl_Z=columns["kl"].mean(0) if "kl" in columns else None,
+        mi=mi,
+        mi_leave_one_out=mi_leave_one_out,
+        feature_cosine=mean_cosine(columns["features"]),
+        marginal_kl=marginal_kl,
+        sentences=count,
+        settings={
+            "seed": seed,
+            "sentences": count,
+            "of": len(split),
+            "active_above": ACTIVE_ABOVE,
+            "means": f"two halves of {DRAWS} samples" if sampled else "exact",
+            "density": f"Gaussian fitted to {DRAWS} samples" if sampled else density,
+        },
+    )
+
+
+class _Encoded(NamedTuple):
+    columns: dict[str, Tensor]
+    """A row for each sentence."""
+    covariance_ZZ: Tensor
+    """Cov[z|x], summed over the sentences."""
+
+
+def _encode(model: Model, batch: Batch, noise: Noise) -> _Encoded:
+    """The posteriors of a batch: two estimates of their means (one, twice, where it is exact), their deviations; and
+    the Gaussians and samples for the mutual information."""
+    features_BH = model.features(batch.encoder)
+    if features_BH is None:
+        raise ValueError("a language model has no posterior")
+    site = model.sites(features_BH, noise, 1)["z"]
+    q = site.q
+    columns = {"features": features_BH}
+    match q:
+        case Normal():
+            columns |= {"first": q.mean, "second": q.mean, "deviation": q.stddev, "kl": site.kl_BZ}
+            columns |= {"centre": q.mean, "spread": q.stddev, "sample": site.value_SBZ[0]}
+            covariance_ZZ = q.variance.double().sum(0).diag()
+        case Delta():
+            columns |= {"first": q.mean, "second": q.mean, "deviation": q.stddev}
+            covariance_ZZ = q.stddev.double().sum(0).diag()
+        case Implicit():
+            drawn_SBZ = draw(q, noise, "posterior statistics", DRAWS).double()
+            halves = drawn_SBZ.chunk(2)
+            columns |= {"first": halves[0].mean(0), "second": halves[1].mean(0), "deviation": drawn_SBZ.std(0)}
+            centred_SBZ = drawn_SBZ - drawn_SBZ.mean(0)
+            covariance_ZZ = torch.einsum("sbz,sby->zy", centred_SBZ, centred_SBZ) / (DRAWS - 1)
+            # Every fit sees the same noise: what it gets wrong is then wrong for all sentences alike, and does not
+            # look as if it told them apart.
+            mean_BZ, deviation_BZ = moments(q, Noise(noise.seed, 0, torch.zeros_like(noise.rows_B)), DRAWS)
+            fitted = Normal(mean_BZ, deviation_BZ.clamp(min=DEVIATION_FLOOR), validate_args=False)
+            sample_BZ = draw(fitted, noise, "fitted posterior", 1)[0]
+            columns |= {"centre": fitted.mean, "spread": fitted.stddev, "sample": sample_BZ}
+        case _:
+            raise TypeError(f"no rule to measure posteriors of type {type(q).__name__}; add one to {__name__}")
+    return _Encoded(columns, covariance_ZZ)

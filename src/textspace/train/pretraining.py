@@ -1,0 +1,114 @@
+"""The first of two phases: an autoencoder whose encoder the second phase starts from.
+
+It is a run like any other, in a folder of the cache named after all that decides its weights: parts, settings, data and
+seed. Whoever asks for the same first phase again finds it there, finished or not.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from textspace.config import Recipe
+from textspace.data.batching import Mixing
+from textspace.model import Model
+from textspace.posteriors import POSTERIORS
+from textspace.train import checkpoints
+from textspace.train.loop import Trained, Trainer, weight_relevant
+from textspace.train.processes import Processes
+
+if TYPE_CHECKING:
+    from textspace.data.encoded import EncodedSplit
+
+__all__ = ["Pretrained", "first_phase", "pretrain"]
+
+
+def first_phase(recipe: Recipe) -> Recipe:
+    """The recipe of the first phase: the same parts and settings, the KL's weight 0, selected by reconstruction."""
+    assert recipe.pretrain is not None
+    assert recipe.posterior is not None  # the recipe has seen to it
+    has_kl = POSTERIORS[recipe.posterior.kind].has_log_prob
+    return recipe.but(
+        {
+            "name": f"{recipe.name}, first phase",
+            "about": f"The autoencoder that {recipe.name} starts from.",
+            "pretrain": None,
+            "objective": {"kind": "elbo", "kl_weight": 0.0} if has_kl else {"kind": "reconstruction"},
+            "training.criterion": "reconstruction",
+            "training.update": {"kind": "joint"},
+            "training.epochs": recipe.pretrain.epochs or recipe.training.epochs,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A finished first phase."""
+
+    model: Model
+    trained: Trained
+    folder: Path
+    reused: bool
+    """Whether an earlier run had finished it already."""
+
+    def keep(self, model: Model, recipe: Recipe) -> None:
+        """Put what the recipe keeps into a fresh model; the rest of it stays as it was initialised."""
+        assert recipe.pretrain is not None
+        parts = ("encoder.", "pooling.", "posterior.") + (("decoder.",) if recipe.pretrain.keep == "both" else ())
+        found = checkpoints.weights(self.model)
+        for name, tensor in checkpoints.weights(model).items():
+            if name.startswith(parts):
+                tensor.copy_(found[name])
+
+    def summary(self) -> dict[str, Any]:
+        return asdict(self.trained) | {"reused": self.reused}
+
+
+def pretrain(
+    recipe: Recipe,
+    vocabulary: int,
+    splits: dict[str, EncodedSplit],
+    cache: Path,
+    *,
+    data: str,
+    processes: Processes,
+    mixing: Mixing = "all",
+    silent: bool = False,
+) -> Pretrained:
+    """Train the first phase, go on with one that was interrupted, or find it finished.
+
+    Runs that need the same one at the same time wait for each other: the first trains it.
+    """
+    phase = first_phase(recipe)
+    named = weight_relevant(phase).but(
+        {"training.epochs": phase.training.epochs, "training.steps": phase.training.steps}
+    )
+    key = sha256(json.dumps([named.model_dump(mode="json"), data, vocabulary, mixing]).encode()).hexdigest()[:24]
+    folder = cache / "pretrained" / key
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock") if processes.first else nullcontext():
+        processes.wait()  # until the first process holds the lock
+        model = Model(phase, vocabulary)
+        trainer = Trainer(
+            phase,
+            model,
+            splits["train"],
+            splits["valid"],
+            folder,
+            data=data,
+            processes=processes,
+            mixing=mixing,
+            silent=silent,
+        )
+        if checkpoints.newest(folder) is not None:
+            trainer.resume()
+        before = trainer.step
+        trained = trainer.run()
+        processes.wait()
+    return Pretrained(model, trained, folder, reused=before == trained.steps)

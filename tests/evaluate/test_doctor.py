@@ -1,0 +1,456 @@
+"""The diagnosis: every state from numbers made by hand, its advice, its picture, and the command."""
+
+import contextlib
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from helpers import small, tiny_sentences
+
+from textspace.cli import judging, main
+from textspace.config import Recipe
+from textspace.data.batching import make_batch
+from textspace.errors import TextspaceError
+from textspace.evaluate import doctor as module
+from textspace.evaluate import examination as examination_module
+from textspace.evaluate.doctor import MEASURES, REMEDIES, Diagnosis, diagnose
+from textspace.evaluate.examination import Examination, draw_examination, examine, validations
+from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.posterior import posterior_statistics
+from textspace.model import Model
+from textspace.objectives import build_objective
+from textspace.recipes import RECIPES
+from textspace.space import Space
+
+VAE = RECIPES["vae"]
+WELL = {"kl": 8.0, "mi": 5.5, "active_units": 20, "feature_cosine": 0.4, "marginal_kl": 0.8, "reconstruction": 90.0}
+
+
+def fallen(*kls: float) -> list[dict[str, float]]:
+    return [{"epoch": epoch, "kl": kl} for epoch, kl in enumerate(kls, start=1)]
+
+
+STATES: dict[str, tuple[dict[str, float], list[dict[str, float]], str]] = {
+    "all is well": (WELL, [], "healthy"),
+    "nothing active": (WELL | {"active_units": 0}, [], "collapsed"),
+    "no nats": (WELL | {"active_units": 1, "kl": 0.09, "mi": 0.05}, [], "collapsed"),
+    "no KL alone": ({"kl": 0.05}, [], "collapsed"),
+    "nothing told and no KL known": ({"mi": 0.05, "active_units": 2}, [], "collapsed"),
+    "a KL that is no information": (WELL | {"mi": 0.05}, [], "healthy"),
+    "few active, little KL": (WELL | {"active_units": 3, "kl": 0.9, "mi": 0.5}, [], "collapsing"),
+    "few active, enough KL": (WELL | {"active_units": 3, "kl": 1.1, "mi": 0.5}, [], "healthy"),
+    "enough active, little KL": (WELL | {"active_units": 4, "kl": 0.9, "mi": 0.5}, [], "healthy"),
+    "enough active, hardly any KL": (WELL | {"active_units": 9, "kl": 0.13, "mi": 0.1}, [], "collapsing"),
+    "few active, no KL known": ({"active_units": 3, "mi": 0.8}, [], "collapsing"),
+    "fallen": (WELL | {"kl": 1.9}, fallen(9, 4, 3, 2), "collapsing"),
+    "fallen less than by half": (WELL | {"kl": 1.9}, fallen(9, 3.7, 3, 2), "healthy"),
+    "fallen and still high": (WELL | {"kl": 2.1}, fallen(12, 9, 7, 4), "healthy"),
+    "fallen long ago": (WELL | {"kl": 1.9}, fallen(9, 2, 2, 2), "healthy"),
+    "too early to tell": (WELL | {"kl": 1.9}, fallen(9, 3), "healthy"),
+    "far from the prior": (WELL | {"marginal_kl": 5.1}, [], "overfull"),
+    "near enough": (WELL | {"marginal_kl": 4.9}, [], "healthy"),
+    "collapsed comes first": (WELL | {"marginal_kl": 50.0, "active_units": 0}, [], "collapsed"),
+    "points, without KL": ({"active_units": 30, "marginal_kl": 80.0, "reconstruction": 3.0}, [], "overfull"),
+    "nothing known": ({}, [], "unknown"),
+    "not enough known": ({"reconstruction": 90.0, "marginal_kl": 1.0}, [], "unknown"),
+    "not numbers": ({"kl": float("nan"), "mi": float("inf")}, [], "unknown"),
+}
+
+
+@pytest.mark.parametrize("case", STATES)
+def test_states(case: str) -> None:
+    numbers, history, state = STATES[case]
+    found = diagnose(numbers, VAE, history)
+    assert found.state == state, found
+    assert found.sentence.endswith(".")
+    assert ". " not in found.sentence
+    assert len(found.advice) == (0 if state in ("healthy", "unknown") else 2)
+
+
+def test_sentences_hold_the_numbers() -> None:
+    collapsed = diagnose({"kl": 0.021, "mi": -0.001, "active_units": 0, "feature_cosine": 0.987}, VAE).sentence
+    for told in ("0 of 32 dimensions", "0.02 nats", "tells 0.00 nats", "cosine 0.99"):
+        assert told in collapsed
+    assert "fell from 4.00 to 1.90 nats" in diagnose(WELL | {"kl": 1.9}, VAE, fallen(4, 3, 2)).sentence
+    overfull = diagnose(WELL | {"marginal_kl": 12.34}, VAE).sentence
+    for told in ("12.3 nats", "at least 5.50 nats about its sentence", "samples from the prior will make little sense"):
+        assert told in overfull
+    assert "autoencoder" not in overfull
+    for recipe in (RECIPES["ae"], VAE.but({"posterior.kind": "delta", "objective.kind": "reconstruction"})):
+        assert "expected of an autoencoder" in diagnose(WELL | {"marginal_kl": 12.34}, recipe).sentence
+    assert "language model" in diagnose(WELL, RECIPES["lstm-lm"]).sentence
+    assert "as far as the KL alone can tell" in diagnose({"kl": 8.0}, VAE).sentence
+    assert "alone" not in diagnose(WELL, VAE).sentence
+
+
+def test_a_diagnosis_reads_well() -> None:
+    lines = str(diagnose(WELL | {"active_units": 0}, VAE)).splitlines()
+    assert [line[:5] for line in lines[1:]] == ["Try: ", " or: "]
+    assert str(diagnose(WELL, VAE)) == diagnose(WELL, VAE).sentence
+
+
+# Advice
+
+
+def advised(recipe: Recipe, numbers: dict[str, float]) -> list[str]:
+    return [each.partition(" (")[0] for each in diagnose(numbers, recipe).advice]
+
+
+COLLAPSED, OVERFULL = WELL | {"active_units": 0}, WELL | {"marginal_kl": 30.0}
+
+
+def test_advice_follows_the_table_and_skips_what_the_recipe_uses() -> None:
+    free_bits, pooled = "--set objective.free_bits.target=4", "--set pooling.kind=max"
+    assert advised(VAE, COLLAPSED) == ["--recipe pretrain-free-bits", free_bits]
+    assert advised(RECIPES["pretrain-free-bits"], COLLAPSED) == [pooled, "--set objective.kl_weight=0.5"]
+    renamed = RECIPES["pretrain-free-bits"].but({"name": "mine", "pooling.kind": "mean", "objective.kl_weight": 0.3})
+    assert advised(renamed, COLLAPSED) == ["--set training.update.kind=aggressive", "--set decoder.word_dropout=0.4"]
+    assert advised(VAE.but({"objective.free_bits.target": 1.0}), COLLAPSED) == ["--recipe pretrain-free-bits", pooled]
+    # neither free bits nor a weight go with these
+    assert advised(RECIPES["iwae"], COLLAPSED) == ["--recipe pretrain-free-bits", pooled]
+    assert advised(RECIPES["wae"], COLLAPSED) == ["--recipe pretrain-free-bits", pooled]
+    assert advised(RECIPES["ae"], OVERFULL) == ["--set objective.kl_weight=1", "--recipe pretrain-free-bits"]
+    assert advised(RECIPES["default"], OVERFULL)[0] == "--set objective.kl_weight=1"  # its schedule ends at a half
+    assert advised(RECIPES["vae-anneal"], OVERFULL)[0] == "--recipe pretrain-free-bits"  # its schedule ends at 1
+    assert advised(RECIPES["wae"], OVERFULL) == ["--set objective.mmd_weight=100", "--recipe pretrain-free-bits"]
+
+
+EVERYTHING = RECIPES["pretrain-free-bits"].but(
+    {
+        "pooling.kind": "max",
+        "objective.kl_weight": 0.5,
+        "training.update.kind": "aggressive",
+        "decoder.word_dropout": 0.3,
+        "decoder.skip": True,
+        "latent.dim": 8,
+    }
+)
+
+
+@pytest.mark.parametrize("name", [*RECIPES, "everything"])
+def test_two_things_to_try_that_work_for_every_recipe(name: str) -> None:
+    recipe = EVERYTHING if name == "everything" else RECIPES[name]
+    for numbers in (COLLAPSED, OVERFULL):
+        found = advised(recipe, numbers)
+        if recipe.posterior is None:
+            assert found == []
+            continue
+        assert len(set(found)) == 2
+        for fragment in found:
+            option, value = fragment.split(" ")
+            tried = RECIPES[value] if option == "--recipe" else recipe.with_settings([value])
+            assert tried != recipe
+            with torch.device("meta"):
+                build_objective(tried, Model(small(tried), 20))
+
+
+def test_the_table_names_recipes_and_options_that_exist() -> None:
+    for remedy in (remedy for row in REMEDIES.values() for remedy in row):
+        option, value = remedy.fragment.split(" ")
+        if option == "--recipe":
+            assert value in RECIPES
+        else:
+            assert any(module._can_take(recipe, remedy.fragment) for recipe in RECIPES.values()), value
+        assert not remedy.why.endswith(".")
+
+
+# Examination and picture
+
+
+@pytest.fixture(scope="module")
+def split(tiny: Any) -> Any:
+    return tiny.encoded.splits["train"]
+
+
+def test_an_examination_measures_and_comes_back_from_json(tiny_model: Model, split: Any) -> None:
+    found = examine(tiny_model, split, tiny_model.recipe, seed=2)
+    likely = likelihood(tiny_model, split, seed=2).estimates()
+    lying = posterior_statistics(tiny_model, split, seed=2).estimates()
+    assert list(found.numbers) == list(MEASURES)
+    assert found.numbers == {name: (likely | lying)[name].value for name in MEASURES}
+    assert found.diagnosis == diagnose(found.numbers, tiny_model.recipe)
+    stored = json.loads(json.dumps(found.to_dict()))
+    back = Examination.from_dict(stored)
+    assert (back.numbers, back.diagnosis) == (found.numbers, found.diagnosis)
+    assert back.to_dict() == found.to_dict()
+    dimensions = stored["statistics"]["deviation"]
+    assert dimensions == [float(f"{value:.6g}") for value in found.statistics.deviation_Z]
+
+
+def test_an_examination_knows_what_came_before(tiny_model: Model, split: Any) -> None:
+    with torch.no_grad():  # codes that differ, about 0
+        head, batch = tiny_model.posterior.mean, make_batch(split, np.arange(len(split)))
+        head.weight.mul_(150)
+        head.bias.sub_(head(tiny_model.features(batch.encoder)).mean(0))
+    now = examine(tiny_model, split, tiny_model.recipe)
+    assert now.diagnosis.state == "healthy"
+    assert now.numbers["kl"] < 2
+    before = fallen(*[now.numbers["kl"] * 3] * 3)
+    assert examine(tiny_model, split, tiny_model.recipe, history=before).diagnosis.state == "collapsing"
+
+
+def test_a_language_model_is_examined_too(tiny: Any, split: Any, tmp_path: Path) -> None:
+    recipe = small(RECIPES["lstm-lm"])
+    found = examine(Model(recipe, len(tiny.tokenizer)), split, recipe)
+    assert found.statistics is None
+    assert found.diagnosis.state == "unknown"
+    assert list(found.numbers) == ["reconstruction"]
+    assert Examination.from_dict(found.to_dict()) == found
+    assert draw_examination(found, [], tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: [],
+        lambda data: {},
+        lambda data: data | {"numbers": None},
+        lambda data: data | {"numbers": {"kl": "much"}},
+        lambda data: data | {"diagnosis": {"state": "odd", "sentence": "", "advice": []}},
+        lambda data: data | {"statistics": {"kl": []}},
+        lambda data: data | {"statistics": data["statistics"] | {"deviation": [1.0]}},
+        lambda data: data | {"statistics": data["statistics"] | {"mi": 3}},
+    ],
+)
+def test_damaged_examinations_are_refused(damage: Any, tiny_model: Model, split: Any) -> None:
+    stored = examine(tiny_model, split, tiny_model.recipe).to_dict()
+    with pytest.raises(TextspaceError, match="the stored examination is damaged"):
+        Examination.from_dict(damage(stored))
+
+
+def test_pictures(tiny: Any, tiny_model: Model, split: Any, tmp_path: Path) -> None:
+    found = examine(tiny_model, split, tiny_model.recipe)
+    history: list[dict[str, Any]] = [WELL | {"epoch": epoch, "event": "validation"} for epoch in (1, 2)]
+    paths = draw_examination(found, history, tmp_path / "deep" / "a.space")
+    assert [path.name for path in paths] == ["a.space.png", "a.space.svg"]
+    assert paths[0].read_bytes()[:4] == b"\x89PNG"
+    assert all(path.stat().st_size > 10_000 for path in paths)
+    pictures = {
+        "without a run": draw_examination(found, [], tmp_path / "one"),
+        "the run alone": draw_examination(Examination({}, None, Diagnosis("unknown", "?")), history, tmp_path / "two"),
+        "only the KL": draw_examination(found, fallen(3.0, 2.0), tmp_path / "three"),
+    }
+    recipe = small(VAE).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    points = examine(Model(recipe, len(tiny.tokenizer)), split, recipe)
+    pictures["points"] = draw_examination(points, [], tmp_path / "four")
+    assert all(path.is_file() for paths in pictures.values() for path in paths)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TextspaceError, match="could not write"):
+        draw_examination(found, [], tmp_path / "file" / "below")
+
+
+def test_what_the_picture_shows(tiny_model: Model, split: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    from matplotlib.figure import Figure
+
+    figures: list[Any] = []
+    saved = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda self, *given, **more: figures.append(self) or saved(self, *given, **more)
+    )
+    found = examine(tiny_model, split, tiny_model.recipe)
+    draw_examination(found, [WELL | {"epoch": epoch} for epoch in (1, 2)], tmp_path / "shown")
+    axes = figures[0].get_axes()
+    assert len(axes) == 3 + 4
+    heights = [[bar.get_height() for bar in axis.patches] for axis in axes[:3]]
+    order = np.argsort(-found.statistics.kl_Z)
+    np.testing.assert_allclose(heights[0], found.statistics.kl_Z[order])
+    assert heights[0] == sorted(heights[0], reverse=True)
+    np.testing.assert_allclose(heights[1], found.statistics.mean_variance_Z[order].clip(1e-7))
+    np.testing.assert_allclose(heights[2], found.statistics.deviation_Z[order])
+    assert axes[1].get_yscale() == "log"
+    assert set(axes[1].lines[0].get_ydata()) == {0.01}
+    assert [list(axis.lines[0].get_ydata()) for axis in axes[3:]] == [
+        [WELL[name]] * 2 for name in ("kl", "mi", "active_units", "feature_cosine")
+    ]
+    assert found.diagnosis.sentence == " ".join(figures[0].get_suptitle().split())
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    folder = tmp_path_factory.mktemp("doctor")
+    Space.fit(tiny_sentences(), small(VAE), out=folder / "space", device="cpu")
+    (folder / "my.txt").write_text("\n".join(tiny_sentences(60)))
+    (folder / "splits").mkdir()
+    for name, count in (("train", 50), ("valid", 30), ("test", 20)):
+        (folder / "splits" / f"{name}.txt").write_text("\n".join(tiny_sentences(count)))
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    """A copy to damage, without any examination."""
+    shutil.copytree(trained, tmp_path / "copy")
+    change_metrics(tmp_path / "copy", examination=None)
+    return tmp_path / "copy"
+
+
+def change_metrics(folder: Path, **entries: Any) -> None:
+    path = folder / "space" / "metrics.json"
+    metrics = json.loads(path.read_text()) | entries
+    path.write_text(json.dumps({name: value for name, value in metrics.items() if value is not None}))
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take a second each."""
+    monkeypatch.setattr(
+        examination_module, "draw_examination", lambda examination, history, stem: [stem.with_suffix(".png")] * 2
+    )
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["textspace", "doctor", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        contextlib.chdir(folder),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
+def test_the_doctor_measures_on_text(folder: Path) -> None:
+    code, out, err = run(folder, "space", "--data", "my.txt")
+    assert code == 0, err
+    words = " ".join(out.split())
+    assert "KL: nats a code costs" in words
+    assert "lower bound" in words
+    assert "The codes " in out
+    assert ("Try: --" in out) == ("healthy" not in out)
+    assert "The picture is in space/doctor.png and doctor.svg." in out
+    assert (folder / "space" / "doctor.png").is_file()
+    assert (folder / "space" / "doctor.svg").is_file()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_doctor_gives_json_of_the_right_sentences(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def counted(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code, out, err = run(folder, "space", "--json", *arguments)
+        assert code == 0, err
+        data = json.loads(out)
+        return data["statistics"]["sentences"], data
+
+    count, data = counted("--data", "my.txt", "--out", "pictures/mine.png")
+    assert count == 60
+    assert data["pictures"] == ["pictures/mine.png"] * 2
+    assert set(data["numbers"]) == set(MEASURES)
+    assert counted("--data", "splits")[0] == 30  # the validation split where there is one
+    assert counted("--data", "splits", "--split", "test")[0] == 20
+    space = Space.load(folder / "space", "cpu")
+    assert data["numbers"]["kl"] == pytest.approx(space.score(tiny_sentences(60), samples=0).kl_N["z"].mean(), rel=1e-4)
+    monkeypatch.setattr(judging, "EXAMINED", 7)
+    assert counted("--data", "my.txt")[0] == 7
+    assert "examined 7 of 60 sentences, spread evenly" in run(folder, "space", "--data", "my.txt")[2]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_doctor_remembers_what_training_measured(folder: Path) -> None:
+    space = Space.load(folder / "space", "cpu")
+    code, out, _ = run(folder, "space", "--data", "my.txt", "--json")
+    assert code == 0
+    stored = json.loads(out)
+    stored.pop("pictures")
+    change_metrics(folder, examination=stored)
+    code, out, _ = run(folder, "space", "--json")
+    assert code == 0
+    again = json.loads(out)
+    again.pop("pictures")
+    assert again == stored
+    # what is said follows from the numbers, whatever was said then
+    stored["numbers"] = WELL | {"active_units": 0}
+    change_metrics(folder, examination=stored)
+    code, out, _ = run(folder, "space")
+    assert code == 0  # a collapse is a finding, not a failure
+    assert f"0 of {space.dim} dimensions change with the sentence" in out
+    assert "--recipe pretrain-free-bits" in out
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_without_an_examination_the_log_tells(folder: Path) -> None:
+    change_metrics(folder, trained={"best_step": 20})
+    log = folder / "space" / "steps.jsonl"
+    lines = [
+        {"event": "validation", "step": step, "epoch": step / 10, "kl": kl, "reconstruction": 9.0, "elbo": 9.0 + kl}
+        for step, kl in ((10, 7.0), (20, 8.25), (30, 0.01))
+    ]
+    log.write_text("\n".join(map(json.dumps, lines)) + '\n{"event": "vali')  # killed while it wrote
+    assert [line["step"] for line in validations(folder / "space")] == [10, 20, 30]
+    code, out, err = run(folder, "space")
+    assert code == 0, err
+    assert "healthy as far as the KL alone can tell: a code costs 8.25 nats" in out  # of the weights that were kept
+    change_metrics(folder, trained=None)
+    assert "collapsed" in run(folder, "space")[1]  # else the last
+    (folder / "space" / "metrics.json").write_text("{")
+    assert "collapsed" in run(folder, "space")[1]
+    change = [line | {"kl": kl} for line, kl in zip([*lines, lines[-1]], (6.0, 5.0, 4.0, 1.5), strict=True)]
+    log.write_text("\n".join(map(json.dumps, change)))
+    assert "within 3 validations the KL fell from 6.00 to 1.50" in run(folder, "space")[1]
+
+
+@pytest.mark.parametrize("log", [None, "", "not json", "[1]\n", '{"event": "validation", "step": 1, "nll": 3}\n'])
+def test_with_nothing_to_go_by_the_doctor_asks_for_text(folder: Path, log: str | None) -> None:
+    (folder / "space" / "metrics.json").unlink()
+    (folder / "space" / "steps.jsonl").unlink()
+    if log is not None:
+        (folder / "space" / "steps.jsonl").write_text(log)
+    code, out, err = run(folder, "space")
+    assert (code, out) == (2, "")
+    assert err == (
+        "textspace: space holds no examination and no log of a run: give text to measure on, such as --data my.txt\n"
+    )
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_damaged_examination_is_told(folder: Path) -> None:
+    change_metrics(folder, examination={"numbers": 3})
+    code, out, err = run(folder, "space")
+    assert (code, out) == (2, "")
+    assert err == (
+        "textspace: the examination stored in space is damaged: give text to measure on, such as --data my.txt\n"
+    )
+    assert run(folder, "space", "--data", "my.txt")[0] == 0
+
+
+@pytest.mark.usefixtures("_own_cache")
+def test_a_language_model_needs_no_doctor(tmp_path: Path) -> None:
+    recipe = small(RECIPES["lstm-lm"]).but({"training.epochs": 1})
+    Space.fit(tiny_sentences(60), recipe, out=tmp_path / "space", device="cpu")
+    (tmp_path / "my.txt").write_text("\n".join(tiny_sentences(20)))
+    for arguments in ([], ["--data", "my.txt"]):
+        code, out, err = run(tmp_path, "space", *arguments)
+        assert code == 0, err
+        assert "language model" in out
+        assert "picture" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("nowhere", "nowhere is not a trained space: it has no recipe.json"),
+        ("space --data none.txt", "none.txt"),
+        ("space --data splits --split tset", "did you mean 'test'?"),
+    ],
+)
+def test_mistakes_are_one_line(trained: Path, arguments: str, told: str) -> None:
+    code, _, err = run(trained, *arguments.split())
+    assert code == 2
+    assert told in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_help_has_examples(trained: Path) -> None:
+    code, out, _ = run(trained, "--help")
+    assert code == 0
+    assert "textspace doctor my-space" in out

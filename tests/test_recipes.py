@@ -1,0 +1,237 @@
+"""Every recipe does what recipes do, has the settings of its paper, and loses what it always lost."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import changed, copied, small, tiny_sentences, trainer_on
+
+from textspace.config import Recipe
+from textspace.errors import TextspaceError
+from textspace.recipes import RECIPES
+from textspace.space import Space
+from textspace.train.log import records
+
+FROZEN = json.loads((Path(__file__).parent / "train" / "frozen_losses.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of all runs: recipes with the same first phase train it once."""
+    return tmp_path_factory.mktemp("recipes")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_conforms(name: str, tiny, runs: Path) -> None:
+    recipe = RECIPES[name]
+    assert recipe.name == name
+    assert recipe.about.endswith(".")
+    assert bool(recipe.citation) == (name not in ("default", "gru-lm"))
+    assert Recipe.from_json(recipe.to_json()) == recipe
+
+    # An optimisation step moves every parameter; an aggressive rule needs one for each side.
+    recipe = small(recipe).but({"latent.dim": 8, "training.epochs": 1})
+    update = recipe.training.update
+    recipe = recipe.but({"training.steps": update.cap + 1 if update.kind == "aggressive" else 1})
+    trainer = trainer_on(tiny, recipe, runs / f"{name} conforms")
+    before = copied(trainer.model)
+    trained = trainer.run()
+    assert changed(trainer.model, before) == before.keys()
+    assert trained.decoder_updates == 1
+    assert trained.encoder_updates >= (1 if recipe.encoder else 0)
+    assert math.isfinite(trained.best)
+
+    # Saved and loaded it is the same.
+    space = Space(recipe, tiny.tokenizer, trainer.model)
+    space.save(runs / name)
+    loaded = Space.load(runs / name, "cpu")
+    assert loaded.recipe == recipe
+    texts = tiny_sentences(5)
+    scores, again = (each.score(texts, samples=3) for each in (space, loaded))
+    assert np.array_equal(scores.nll_N, again.nll_N)
+    assert np.array_equal(scores.reconstruction_N, again.reconstruction_N)
+    assert all(np.array_equal(a, b) for a, b in zip(scores.tokens, again.tokens, strict=True))
+    assert {k: e.value for k, e in scores.estimates().items()} == {k: e.value for k, e in again.estimates().items()}
+    assert np.isfinite(scores.nll_N).all()
+
+    # It generates.
+    made = loaded.sample(3, seed=1)
+    assert made == space.sample(3, seed=1)
+    assert len(set(made)) > 1
+    if recipe.posterior is None:
+        with pytest.raises(TextspaceError, match="is a language model and has no codes"):
+            loaded.encode(texts)
+        return
+    codes = loaded.encode(texts)
+    assert codes.shape == (5, 8)
+    assert np.array_equal(codes, space.encode(texts))
+    assert np.abs(codes - codes[0]).max() > 1e-3
+    decoded = loaded.decode(codes)
+    assert decoded == space.decode(codes)
+    assert set(" ".join(decoded).split()) <= set(" ".join(tiny_sentences()).split())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_learns(name: str, tiny, runs: Path) -> None:
+    """In an epoch of 12 batches it comes to predict words better than a guess among all of them."""
+    recipe = small(RECIPES[name]).but({"training.epochs": 1, "training.optimizer.lr": 0.05})
+    trainer = trainer_on(tiny, recipe, runs / f"{name} learns")
+    trained = trainer.run()
+    lines = list(records(trainer.folder / "steps.jsonl", "step"))
+    losses = [line["reconstruction"] * line["sentences"] / line["tokens"] for line in lines]
+    guess = math.log(len(tiny.tokenizer) - 2)  # padding and start token are never predicted
+    assert np.mean(losses[-3:]) < 0.88 * guess
+    if not (recipe.pretrain and recipe.pretrain.keep == "both"):
+        assert np.mean(losses[:3]) > 0.92 * guess
+    assert trained.steps == len(losses)
+    assert trained.stopped == "1 epochs done"
+    assert trained.decoder_updates == 12
+    (validation,) = records(trainer.folder / "steps.jsonl", "validation")
+    assert trained.best == validation[trainer.criterion]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_short_runs_lose_what_they_always_lost(name: str, tiny, runs: Path) -> None:
+    """Frozen losses: a change of these numbers is a change of training, and must be meant."""
+    trainer = trainer_on(tiny, small(RECIPES[name]).but({"training.steps": 12}), runs / f"{name} frozen")
+    trainer.run()
+    losses = [line["loss"] for line in records(trainer.folder / "steps.jsonl", "step")]
+    np.testing.assert_allclose(losses, FROZEN[name], rtol=1e-4)
+
+
+def test_no_recipe_has_frozen_losses_but_those_there_are() -> None:
+    assert FROZEN.keys() == RECIPES.keys()
+
+
+# Settings of the papers
+
+WARM_UP = {"kind": "linear", "start": 0.0, "end": 1.0, "over": 10.0, "unit": "epochs"}
+ENCODER_KEPT = {"keep": "encoder", "epochs": None}
+PUBLIC_CODE = {
+    "training.plateau.patience": 5,
+    "training.plateau.first_epoch": 15,
+    "training.plateau.reload_best": True,
+}
+LSTM_1024 = {
+    "encoder.embedding": 512,
+    "encoder.hidden": 1024,
+    "decoder.embedding": 512,
+    "decoder.hidden": 1024,
+    "objective.kl_weight": WARM_UP,
+    **PUBLIC_CODE,
+}
+ADAM = {"training.optimizer.kind": "adam", "training.optimizer.lr": 1e-3}
+DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
+    ("ae", "vae"): {"objective.kl_weight": 0.0, "training.criterion": "reconstruction"},
+    ("vae-anneal", "vae"): {"objective.kl_weight": WARM_UP},
+    ("beta-vae", "vae"): {"objective.kl_weight": 0.5},
+    ("vae-cyclic", "vae"): {
+        "objective.kl_weight": {
+            "kind": "cyclic",
+            "start": 0.0,
+            "end": 1.0,
+            "cycles": 4,
+            "rising": 0.5,
+            "over": 40.0,
+            "unit": "epochs",
+        },
+        "training.epochs": 40,
+        "training.plateau": None,
+        **ADAM,
+    },
+    ("vae-cyclic-sgd", "vae-anneal"): {
+        "objective.kl_weight": RECIPES["vae-cyclic"].model_dump(mode="json")["objective"]["kl_weight"],
+        "training.epochs": 40,
+        **PUBLIC_CODE,
+    },
+    ("gru-lm", "lstm-lm"): {"decoder.kind": "gru", **ADAM},
+    ("vae-free-bits", "vae"): {"objective.free_bits": {"target": 3.0, "per": "dimension", "on": "sentence"}},
+    ("vae-free-bits-total", "vae-free-bits"): {"objective.free_bits.per": "total"},
+    ("vae-pretrain", "vae"): {"pretrain": ENCODER_KEPT},
+    ("vae-pretrain-anneal", "vae-anneal"): {"pretrain": ENCODER_KEPT},
+    ("pretrain-free-bits", "vae-anneal"): {
+        "pretrain": ENCODER_KEPT,
+        "objective.free_bits": {"target": 4.0, "per": "dimension", "on": "sentence"},
+    },
+    ("pretrain-free-bits-no-anneal", "pretrain-free-bits"): {"objective.kl_weight": 1.0},
+    ("vae-pretrain-both", "pretrain-free-bits"): {"pretrain.keep": "both"},
+    ("iwae", "vae"): {"objective": {"kind": "iwae", "samples": 10, "kl_weight": 1.0}},
+    ("iwae-pretrain", "iwae"): {"pretrain": ENCODER_KEPT},
+    ("vae-max-pool", "vae"): {"pooling.kind": "max", **LSTM_1024},
+    ("vae-max-pool-no-anneal", "vae-max-pool"): {"objective.kl_weight": 1.0},
+    ("vae-mean-pool", "vae-max-pool"): {"pooling.kind": "mean"},
+    ("vae-abs-pool", "vae-max-pool"): {"pooling.kind": "abs"},
+    ("vae-attention-pool", "vae-max-pool"): {"pooling": {"kind": "attention", "hidden": None}},
+    ("vae-word-dropout", "vae"): {"decoder.word_dropout": 0.5, **LSTM_1024},
+    ("skip-vae", "vae"): {"decoder.skip": True, **LSTM_1024},
+    ("skip-vae-no-anneal", "skip-vae"): {"objective.kl_weight": 1.0},
+    ("vae-aggressive", "vae"): {"training.update": {"kind": "aggressive", "window": 15, "cap": 100}, **LSTM_1024},
+    ("vae-aggressive-no-anneal", "vae-aggressive"): {"objective.kl_weight": 1.0},
+    ("ivae-mi", "ivae"): {"objective.of": "aggregated"},
+}
+
+
+def differences(one: dict[str, Any], other: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """The options of one recipe that another has not, by path."""
+    found = {}
+    for name, value in one.items():
+        if isinstance(value, dict) and isinstance(other[name], dict) and value.keys() == other[name].keys():
+            found |= differences(value, other[name], f"{path}{name}.")
+        elif value != other[name]:
+            found[path + name] = value
+    return found
+
+
+@pytest.mark.parametrize(("name", "base"), DIFFERENCES)
+def test_a_recipe_differs_from_another_in_nothing_but(name: str, base: str) -> None:
+    found, of_base = (RECIPES[each].model_dump(mode="json") for each in (name, base))
+    for text in ("name", "about", "citation"):
+        found.pop(text), of_base.pop(text)
+    assert differences(found, of_base) == DIFFERENCES[name, base]
+
+
+def test_the_baseline_has_the_papers_settings() -> None:
+    vae = RECIPES["vae"]
+    assert vae.latent.dim == 32
+    for part in (vae.encoder, vae.decoder):
+        assert (part.kind, part.embedding, part.hidden, part.layers) == ("lstm", 256, 256, 1)
+    assert (vae.decoder.input_dropout, vae.decoder.output_dropout, vae.decoder.word_dropout) == (0.5, 0.5, 0.0)
+    assert (vae.initial.weights, vae.initial.embeddings) == (0.01, 0.1)
+    assert (vae.objective.kind, vae.objective.kl_weight) == ("elbo", 1.0)
+    training = vae.training
+    assert (training.batch.sentences, training.clip, training.epochs) == (32, 5.0, 100)
+    assert (training.optimizer.kind, training.optimizer.lr, training.optimizer.momentum) == ("sgd", 0.5, 0.0)
+    assert (training.plateau.factor, training.plateau.patience, training.plateau.max_decays) == (0.5, 2, 5)
+
+
+def test_the_implicit_recipes_have_the_papers_settings() -> None:
+    ivae = RECIPES["ivae"]
+    assert (ivae.encoder.hidden, ivae.decoder.hidden, ivae.encoder.embedding, ivae.latent.dim) == (1024, 1024, 512, 32)
+    assert (ivae.posterior.kind, ivae.posterior.layers, ivae.posterior.noise) == ("implicit", 0, None)
+    objective, training = ivae.objective, ivae.training
+    assert (objective.kind, objective.of, objective.dual.layers, objective.dual.hidden) == (
+        "dual-kl",
+        "posterior",
+        3,
+        512,
+    )
+    weight = objective.kl_weight
+    assert (weight.kind, weight.start, weight.end, weight.over, weight.unit) == ("linear", 0.1, 1.0, 10, "epochs")
+    update = training.update
+    assert (update.kind, update.dual_steps) == ("alternating", 5)
+    assert (update.optimizer.kind, update.optimizer.lr) == ("adam", 1e-5)
+    assert (training.optimizer.kind, training.optimizer.lr) == ("adam", 8e-4)
+    assert (training.epochs, training.plateau, ivae.pretrain) == (40, None, None)
+
+
+def test_the_wasserstein_autoencoder_compares_with_the_prior_by_mmd() -> None:
+    wae = RECIPES["wae"]
+    assert (wae.objective.kind, wae.objective.kernel, wae.objective.mmd_weight) == (
+        "wae",
+        "inverse-multiquadratic",
+        10.0,
+    )
+    assert (wae.posterior.kind, wae.training.criterion) == ("gaussian", "reconstruction")
