@@ -234,4 +234,4 @@ def test_the_wasserstein_autoencoder_compares_with_the_prior_by_mmd() -> None:
         "inverse-multiquadratic",
         10.0,
     )
-    assert (wae.posterior.kind, wae.training.criterion) == ("gaussian", "reconstruction")
+    assert (wae.posterior.kind, wae.training.criterion) == ("delta", "reconstruction")

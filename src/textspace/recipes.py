@@ -307,9 +307,10 @@ _POOLING_RECIPES = [
     _derived(
         _VAE,
         "wae",
-        "Wasserstein autoencoder: the codes of a batch must look like draws from the prior, by MMD.",
+        "Wasserstein autoencoder: one code for each sentence, and those of a batch must look like draws from the "
+        "prior, by MMD.",
         _TOLSTIKHIN_2018,
-        {"objective": {"kind": "wae"}, "training.criterion": "reconstruction"},
+        {"posterior.kind": "delta", "objective": {"kind": "wae"}, "training.criterion": "reconstruction"},
     ),
 ]
 

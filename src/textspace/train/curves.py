@@ -20,7 +20,7 @@ _OF_THE_CODES = {
 }
 """What only a validation measures."""
 
-ACROSS = 4
+ACROSS = 3
 """Pictures in a row."""
 
 

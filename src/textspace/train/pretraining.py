@@ -7,13 +7,14 @@ seed. Whoever asks for the same first phase again finds it there, finished or no
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from textspace.config import Recipe
 from textspace.data.batching import Mixing
@@ -92,8 +93,7 @@ def pretrain(
     key = sha256(json.dumps([named.model_dump(mode="json"), data, vocabulary, mixing]).encode()).hexdigest()[:24]
     folder = cache / "pretrained" / key
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock") if processes.first else nullcontext():
-        processes.wait()  # until the first process holds the lock
+    with _locked(folder / "lock", processes):
         model = Model(phase, vocabulary)
         trainer = Trainer(
             phase,
@@ -110,5 +110,22 @@ def pretrain(
             trainer.resume()
         before = trainer.step
         trained = trainer.run()
-        processes.wait()
     return Pretrained(model, trained, folder, reused=before == trained.steps)
+
+
+@contextmanager
+def _locked(path: Path, processes: Processes) -> Iterator[None]:
+    """One run at a time. The first process holds the lock; the others ask now and then, lest they wait for each other
+    longer than the communication between them allows."""
+    lock = FileLock(path)
+    held = False
+    while not processes.any(held):
+        if processes.first:
+            with suppress(Timeout):
+                lock.acquire(timeout=20)
+            held = lock.is_locked
+    try:
+        yield
+        processes.wait()
+    finally:
+        lock.release()
