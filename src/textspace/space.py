@@ -351,11 +351,18 @@ class Space:
         """New sentences: codes from the prior, words sampled from the decoder (or by another method)."""
         if n < 0:
             raise TextspaceError(f"cannot sample {n} sentences: give a number from 0")
-        codes_NZ = None
-        if self.model.prior is not None:
-            prior = self.model.prior("z", {}).expand((n, self.dim))
-            codes_NZ = draw(prior, Noise(seed, 0, torch.arange(n, device=self.device)), "prior", 1)[0]
+        codes_NZ = None if self.model.prior is None else self._prior_codes(n, seed)
         return list(self._decode(codes_NZ, n, method or Sampling(), batch_size, show_progress, seed))
+
+    def prior_codes(self, n: int, *, seed: int = 0) -> Codes:
+        """Codes drawn from the prior: those that `sample` decodes."""
+        self._needs_codes()
+        return self._prior_codes(n, seed).cpu().numpy()
+
+    @torch.no_grad()
+    def _prior_codes(self, n: int, seed: int) -> Tensor:
+        prior = self.model.prior("z", {}).expand((n, self.dim))  # type: ignore[misc]
+        return draw(prior, Noise(seed, 0, torch.arange(n, device=self.device)), "prior", 1)[0]
 
     # In between
 
