@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from textspace.data.corpus import Corpus
     from textspace.data.options import ReadOptions
     from textspace.evaluate.examination import Examination
+    from textspace.evaluate.measure import Suite
+    from textspace.evaluate.reports.report import Report
 
 __all__ = ["Neighbor", "Parameters", "Space", "Variant"]
 
@@ -85,7 +87,7 @@ class Space:
         self, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any] | None = None
     ) -> None:
         self.recipe, self.tokenizer = recipe, tokenizer
-        self.model = model.eval()
+        self.model: Model = model.eval()
         self.metrics = metrics or {}
         self._normalise = normaliser(recipe.text.normalise)
 
@@ -466,6 +468,41 @@ class Space:
 
         split = self._encoded(listed(texts))
         return examine(self.model, split, self.recipe, seed=seed, progress=show_progress)
+
+    def evaluate(
+        self,
+        source: Any,
+        *,
+        suite: Suite = "quick",
+        measures: Iterable[str] = (),
+        options: ReadOptions | None = None,
+        tasks: Path | None = None,
+        cache: Path | None = None,
+        seed: int = 0,
+        show_progress: bool = False,
+    ) -> Report:
+        """How good the space is on some text: a suite of measures, or those named.
+
+        Args:
+            source: as for `fit`; its test split is measured on.
+            suite: "quick", "standard" or "full".
+            measures: instead of the suite's, by name (`textspace evaluate --list`).
+            options: how to read the source, such as its label column.
+            tasks: folder with files of sentence-pair and transfer tasks.
+            cache: folder where finished measures are kept.
+            seed: of all randomness.
+            show_progress: show bars.
+
+        Returns:
+            A report: `.entries` by measure, `.save(folder)` writes JSON, Markdown and a page.
+        """
+        from textspace.evaluate import suite as suites
+
+        effort = suites.SUITES[suite]
+        subject = suites.subject_of(
+            self, source, effort=effort, seed=seed, options=options, task_files=tasks, show_progress=show_progress
+        )
+        return suites.evaluate(subject, suites.chosen_measures(suite, list(measures)), suite=suite, cache=cache)
 
     def _needs_codes(self) -> None:
         if self.model.posterior is None:

@@ -167,6 +167,7 @@ def likelihood(
     chunk: int | None = None,
     batch_tokens: int | None = None,
     keep_tokens: bool = False,
+    encoder_split: EncodedSplit | None = None,
     share: tuple[int, int] = (0, 1),
     progress: bool = False,
 ) -> Likelihood:
@@ -185,6 +186,8 @@ def likelihood(
         chunk: samples at once; by default as many as fit.
         batch_tokens: padded tokens at once; by default as many as fit.
         keep_tokens: also keep every token's log-probability.
+        encoder_split: what the encoder reads instead of each sentence, row by row (words swapped, say); the proposal
+            then comes from it, and the sentences that are scored stay the same.
         share: (i, n): compute the i-th of n shares of the batches only and leave zeros elsewhere.
         progress: show a bar.
     """
@@ -195,7 +198,7 @@ def likelihood(
         batch_tokens = max(64, min(logits_at_once // model.vocabulary, 2**15))
     plan = plan_batches(split.lengths, size=None, tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
     mine = range(share[0], len(plan), share[1])
-    batches = track((make_batch(split, plan[i]) for i in mine), "scoring", progress, len(mine))
+    batches = track((_batch(split, plan[i], encoder_split) for i in mine), "scoring", progress, len(mine))
 
     has_latent = model.posterior is not None
     sites = list(model.posterior.distributions) if model.posterior is not None else []
@@ -242,6 +245,11 @@ def likelihood(
         tokens=tokens if keep_tokens else None,
         dual_kl_N=columns.get("dual_kl"),
     )
+
+
+def _batch(split: EncodedSplit, rows: NDArray[np.int64], encoder_split: EncodedSplit | None) -> Batch:
+    batch = make_batch(split, rows)
+    return batch if encoder_split is None else replace(batch, encoder=make_batch(encoder_split, rows).encoder)
 
 
 def _counts(split: EncodedSplit, end_token: EndToken) -> dict[Normalisation, NDArray[np.int64]]:

@@ -1,0 +1,196 @@
+"""What a measure may read, and what it gives: the words that all measures, suites and reports share.
+
+A measure is a function from a `Subject` to `Findings`. Findings are plain data (numbers with their names, tables, and
+the data of pictures), so that they can be kept as JSON and drawn later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.types import EndToken, Estimate
+
+if TYPE_CHECKING:
+    from textspace.data.encoded import EncodedSplit
+    from textspace.space import Space
+
+__all__ = ["Effort", "Findings", "Measure", "Need", "Picture", "Sentences", "Subject", "Suite", "Table"]
+
+Floats = NDArray[np.float64]
+Suite = Literal["quick", "standard", "full"]
+Need = Literal["codes", "density", "labels", "train", "valid", "builtin", "files"]
+"""What a measure cannot do without: a latent, a posterior with a density, labels, a training or validation split, the
+built-in corpus (whose truth is known), or files of a task."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work measures may spend; each suite has its own."""
+
+    importance_samples: int = 500
+    sentences: int = 10_000
+    """Test sentences at most, spread evenly; the report says how many there were."""
+    decoded: int = 2_000
+    """Sentences that are decoded at most."""
+    pairs: int = 100_000
+    prior_samples: int = 1_000
+    repeats: int = 5
+    """Draws of labels, or of initial weights, over which a spread is taken."""
+    language_model_epochs: int = 10
+
+
+@dataclass
+class Sentences:
+    """Sentences of one split, and what a space makes of them, computed when first asked for."""
+
+    name: str
+    texts: list[str]
+    labels: list[str] | None
+    split: EncodedSplit
+    space: Space
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """The whitespace words of each sentence, as the tokenizer saw it (normalised)."""
+        return [text.split() for text in self.texts]
+
+    @cached_property
+    def _parameters(self) -> tuple[Floats, Floats]:
+        means, deviations = self.space.encode(self.texts, what="parameters")
+        return means.astype(np.float64), deviations.astype(np.float64)
+
+    @property
+    def means_NZ(self) -> Floats:
+        """Posterior means."""
+        return self._parameters[0]
+
+    @property
+    def deviations_NZ(self) -> Floats:
+        """Posterior standard deviations."""
+        return self._parameters[1]
+
+    def likelihood(self, samples: int, end_token: EndToken = "included", progress: bool = False) -> Likelihood:
+        """Every sentence's likelihood with so many importance samples, computed once for all measures."""
+        key = (samples, end_token)
+        if key not in self._likelihoods:
+            self._likelihoods[key] = likelihood(
+                self.space.model, self.split, samples=samples, end_token=end_token, seed=self.seed, progress=progress
+            )
+        return self._likelihoods[key]
+
+    @cached_property
+    def _likelihoods(self) -> dict[tuple[int, EndToken], Likelihood]:
+        return {}
+
+    @cached_property
+    def samples_NZ(self) -> Floats:
+        """One posterior sample of each sentence, keyed by the seed and the sentence's position."""
+        return self.space.encode(self.texts, what="sample", seed=self.seed).astype(np.float64)
+
+
+@dataclass
+class Subject:
+    """A space, the text it is measured on, and how hard to try."""
+
+    space: Space
+    splits: dict[str, Sentences]
+    """Of "train", "valid" and "test" those that there are; "test" always."""
+    effort: Effort = field(default_factory=Effort)
+    seed: int = 0
+    builtin: bool = False
+    """Whether the text is the built-in corpus."""
+    task_files: Path | None = None
+    """Folder with the files of sentence-pair and transfer tasks."""
+    show_progress: bool = False
+
+    @property
+    def test(self) -> Sentences:
+        return self.splits["test"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings; cells are text or numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The data of a picture; the report draws it.
+
+    Args:
+        kind: what it looks like. "histogram": `series` are samples, drawn together. "lines": `series` are y over `x`.
+            "bars": `series` has one value for each of `ticks`. "points": `series` maps a group to flat x, y, x, y, ...
+            "heat": `series` maps each row's name to its values, columns are `ticks`.
+        title: one line.
+        series: named lists of numbers.
+        x: positions, for lines.
+        x_label, y_label: axes.
+        ticks: names of positions, for bars and heat.
+    """
+
+    kind: Literal["histogram", "lines", "bars", "points", "heat"]
+    title: str
+    series: dict[str, list[float]]
+    x: list[float] | None = None
+    x_label: str = ""
+    y_label: str = ""
+    ticks: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a measure found."""
+
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    per_sentence: dict[str, list[float]] = field(default_factory=dict)
+    """Values of each test sentence under the name of their estimate, where there are some: for paired differences."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Findings:
+        kinds: dict[str, Callable[..., Any]] = {
+            "estimates": lambda d: Estimate(**d),
+            "tables": lambda d: Table(d["title"], tuple(d["columns"]), tuple(tuple(row) for row in d["rows"])),
+            "pictures": lambda d: Picture(**d),
+            "per_sentence": list,
+        }
+        parts = {f.name: {k: kinds[f.name](v) for k, v in data.get(f.name, {}).items()} for f in fields(cls)}
+        return cls(**parts)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure by name.
+
+    Args:
+        run: does it.
+        about: what it tells, in one sentence.
+        needs: what it cannot do without; a report says so where something is missing.
+        suites: those it is part of.
+    """
+
+    run: Callable[[Subject], Findings]
+    about: str
+    needs: tuple[Need, ...] = ()
+    suites: Sequence[Suite] = ("standard", "full")

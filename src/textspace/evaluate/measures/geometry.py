@@ -1,0 +1,353 @@
+"""How codes lie: their distances against those of the words, how far posteriors overlap, and the entropy of codes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from textspace.data.batching import make_batch, plan_batches
+from textspace.errors import TextspaceError
+from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measures.pairwise import (
+    code_distances,
+    error_of_pairs,
+    nearest_distances,
+    pair_correlation,
+    pairs_of,
+    partners,
+    random_pairs,
+)
+from textspace.evaluate.posterior import Mean
+from textspace.evaluate.text_metrics import Ratio, spread_rows, word_edit_distance
+from textspace.noise import Noise, seed_of
+from textspace.progress import track
+from textspace.types import Estimate
+
+if TYPE_CHECKING:
+    from textspace.data.encoded import EncodedSplit
+    from textspace.model import Model
+
+__all__ = [
+    "MEASURES",
+    "Entropy",
+    "code_entropy",
+    "code_overlap",
+    "distance_correlation",
+    "nearest_neighbour_entropy",
+    "share_above",
+    "share_above_own",
+]
+
+LENGTH_PAIRS = 30
+"""Pairs of sentences of one length that make it count for the correlation at fixed length."""
+
+PARTNERS = 4
+"""Other sentences that each sentence is compared with."""
+
+DRAWN_VALUES = 2_000
+"""The most values of a histogram that are kept for its picture."""
+
+LOGITS_AT_ONCE = 2**26
+"""Numbers of the largest tensor held in memory together."""
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Settings = dict[str, str | int | float | bool | None]
+
+
+# Overlap
+
+
+def share_above(own_N: Floats, others_KN: Floats, partners_KN: Integers) -> Mean:
+    """Probability that a value of some pair of different sentences is above that of some sentence with itself.
+
+    One less the area under the ROC curve: 0 for histograms that do not overlap, 1/2 for equal ones (or reversed, 1).
+    """
+    others_P = others_KN.ravel()
+    above_N = 1 - _rank_share(own_N, others_P)
+    below_P = _rank_share(others_P, own_N)
+    value = float(above_N.mean())
+    terms_N, terms_P = (above_N - value) / len(above_N), (below_P - value) / len(below_P)
+    return Mean(value, error_of_pairs(terms_N, terms_P, pairs_of(partners_KN)))
+
+
+def _rank_share(values: Floats, among: Floats) -> Floats:
+    """Share of `among` that lies below each value; equal ones count half."""
+    among = np.sort(among)
+    return (np.searchsorted(among, values, "left") + np.searchsorted(among, values, "right")) / (2 * len(among))
+
+
+def share_above_own(own_KN: Floats, others_KN: Floats, partners_KN: Integers) -> Mean:
+    """Share of pairs whose value is above the own one it is held against; equal ones count half."""
+    above_P = ((others_KN > own_KN) + 0.5 * (others_KN == own_KN)).ravel()
+    value = float(above_P.mean())
+    terms_P = (above_P - value) / len(above_P)
+    return Mean(value, error_of_pairs(np.zeros(partners_KN.shape[1]), terms_P, pairs_of(partners_KN)))
+
+
+@torch.no_grad()
+def _scores(
+    model: Model,
+    split: EncodedSplit,
+    rows_N: Integers,
+    codes_NZ: Floats,
+    places_SN: Integers,
+    seed: int = 0,
+    progress: bool = False,
+) -> tuple[Floats, Floats]:
+    """log p(x | z) and log q(z | x) of the sentences at some rows, each with the codes at S places: two of (S, N)."""
+    at_once = max(64, LOGITS_AT_ONCE // (model.vocabulary * len(places_SN)))
+    plan = plan_batches(split.lengths[rows_N], tokens=min(at_once, 2**14), seed=0, epoch=0, shuffle=False)
+    log_p_SN, log_q_SN = np.empty((2, *places_SN.shape))
+    weight = next(model.parameters())
+    for places in track(plan, "scoring codes of others", progress, len(plan)):
+        batch = make_batch(split, rows_N[places]).to(weight.device)
+        noise = Noise(seed, 0, batch.rows_B)
+        features_BH = model.features(batch.encoder)
+        site = model.sites(features_BH, noise, 1)["z"]
+        site = replace(site, value_SBZ=torch.from_numpy(codes_NZ[places_SN[:, places]]).to(weight))
+        log_p_SN[:, places] = model.decode(batch, features_BH, {"z": site}, noise).log_px_SB.double().cpu().numpy()
+        log_q_SN[:, places] = site.log_q_SB.double().cpu().numpy()
+    return log_p_SN, log_q_SN
+
+
+# Entropy
+
+
+class Entropy(NamedTuple):
+    """An entropy in nats, its error over points, and how many points it rests on: those that differ."""
+
+    value: float
+    stderr: float
+    points: int
+
+
+def nearest_neighbour_entropy(points_NZ: Floats) -> Entropy | None:
+    """The estimator of Kozachenko and Leonenko [1987], from distances to the nearest other point; 2 points or more.
+
+    Equal points, whose distance has no logarithm, count as one; None where only one is left. Its bias grows with the
+    dimension: for standard normal points hundreds of dimensions ask for more points than there can be.
+    """
+    points_NZ = np.unique(points_NZ, axis=0)
+    count, dims = points_NZ.shape
+    if count < 2:
+        return None
+    volume = dims / 2 * math.log(math.pi) - math.lgamma(dims / 2 + 1)  # of the unit ball, its logarithm
+    harmonic = float((1 / np.arange(1, count)).sum())  # digamma(N) - digamma(1)
+    each = Mean.of(dims * np.log(nearest_distances(points_NZ)))
+    return Entropy(harmonic + volume + each.value, each.stderr, count)
+
+
+# Measures
+
+
+def _distinct(sentences: Sentences) -> Integers:
+    """Rows of the sentences that no earlier one equals in its tokens."""
+    split = sentences.split
+    first = {split.ids(row).tobytes(): row for row in reversed(range(len(split)))}
+    return np.array(sorted(first.values()), np.int64)
+
+
+def _needs_two(count: int) -> None:
+    if count < 2:
+        raise TextspaceError(f"sentences are compared with each other, which needs 2 that differ, and there is {count}")
+
+
+def _code_kinds(sentences: Sentences) -> dict[str, Floats]:
+    """Posterior means, and samples where they differ from the means."""
+    kinds = {"means": sentences.means_NZ}
+    return kinds | ({"samples": sentences.samples_NZ} if sentences.deviations_NZ.any() else {})
+
+
+def distance_correlation(subject: Subject) -> Findings:
+    """Whether sentences of similar words have codes nearby [Li et al. 2019, table 5], also at fixed sentence length."""
+    test = subject.test
+    _needs_two(len(test))
+    lengths_N = np.array([len(words) for words in test.words], np.int64)
+    estimates: dict[str, Estimate] = {}
+    tables: dict[str, Table] = {}
+    pictures: dict[str, Picture] = {}
+    for key, which, groups_N in (
+        ("distance_correlation", "", np.zeros(len(test), np.int64)),
+        ("distance_correlation_equal_length", " of equal length, within each length", lengths_N),
+    ):
+        random = np.random.default_rng(seed_of(subject.seed, "pairs", key))
+        pairs_P2 = random_pairs(groups_N, subject.effort.pairs, random)
+        groups_P = groups_N[pairs_P2[:, 0]]
+        if which:
+            often = np.bincount(groups_P, minlength=lengths_N.max() + 1)[groups_P] >= LENGTH_PAIRS
+            pairs_P2, groups_P = pairs_P2[often], groups_P[often]
+        if not len(pairs_P2):
+            continue
+        shown = track(pairs_P2, "edit distances", subject.show_progress, len(pairs_P2))
+        edits_P = np.array([word_edit_distance(test.words[i], test.words[j]) for i, j in shown], np.float64)
+        settings: Settings = {
+            "pairs": len(pairs_P2),
+            "seed": subject.seed,
+            "error": "standard error; pairs that share a sentence count as dependent",
+        }
+        distances = {kind: code_distances(codes_NZ, pairs_P2) for kind, codes_NZ in _code_kinds(test).items()}
+        for kind, distances_P in distances.items():
+            found = pair_correlation(distances_P, edits_P, pairs_P2, len(test), groups_P)
+            name = f"Pearson correlation of code distance (posterior {kind}) and word edit distance"
+            name = f"{name} over {len(pairs_P2):,} pairs of sentences{which}"
+            estimate = Estimate(name, found.value, found.stderr, len(test), "none", "higher", settings)
+            estimates[key if kind == "means" else f"{key}_{kind}"] = estimate
+        if which:
+            tables[key] = _by_length(groups_P, distances["means"], edits_P, pairs_P2, lengths_N)
+        else:
+            pictures[key] = _by_edits(edits_P, distances)
+    return Findings(estimates, tables, pictures)
+
+
+def _by_length(groups_P: Integers, x_P: Floats, y_P: Floats, pairs_P2: Integers, lengths_N: Integers) -> Table:
+    rows = []
+    for length in np.unique(groups_P):
+        of = groups_P == length
+        found = pair_correlation(x_P[of], y_P[of], pairs_P2[of], len(lengths_N))
+        rows.append((int(length), int((lengths_N == length).sum()), int(of.sum()), found.value, found.stderr))
+    title = "Correlation of code distance (posterior means) and word edit distance at fixed length"
+    return Table(title, ("words", "sentences", "pairs", "correlation", "standard error"), tuple(rows))
+
+
+def _by_edits(edits_P: Floats, distances: dict[str, Floats]) -> Picture:
+    values, number_P, counts = np.unique(edits_P, return_inverse=True, return_counts=True)
+    often = counts >= min(LENGTH_PAIRS, counts.max())
+    series = {f"posterior {kind}": np.bincount(number_P, d_P) / counts for kind, d_P in distances.items()}
+    return Picture(
+        "lines",
+        "Mean distance of codes against edit distance of sentences",
+        {name: means[often].tolist() for name, means in series.items()},
+        x=values[often].tolist(),
+        x_label="word edit distance",
+        y_label="Euclidean distance of codes",
+    )
+
+
+def code_overlap(subject: Subject) -> Findings:
+    """Whether a code could be that of another sentence [Livne et al. 2020, figure 3]."""
+    test, seed = subject.test, subject.seed
+    rows_N = _distinct(test)
+    count = len(rows_N)
+    _needs_two(count)
+    partners_KN = partners(count, PARTNERS, np.random.default_rng(seed_of(seed, "partners")))
+    places_SN = np.concatenate([np.arange(count)[None], partners_KN])
+    codes_NZ, model = test.samples_NZ[rows_N], subject.space.model
+    log_p_SN, log_q_SN = _scores(model, test.split, rows_N, codes_NZ, places_SN, seed, subject.show_progress)
+    settings: Settings = {
+        "pairs": partners_KN.size,
+        "seed": seed,
+        "sentences": count,
+        "of": len(test),
+        "error": "standard error; pairs that share a sentence count as dependent",
+    }
+    estimates: dict[str, Estimate] = {}
+    pictures: dict[str, Picture] = {}
+    # The own value that a pair's is held against: of the same sentence for p, of the same code for q.
+    for key, symbol, values_SN, own_KN, holder in (
+        ("p", "log p(x_i | z_j)", log_p_SN, np.broadcast_to(log_p_SN[0], partners_KN.shape), "sentence"),
+        ("q", "log q(z_i | x_j)", log_q_SN, log_q_SN[0][partners_KN], "code"),
+    ):
+        own_N, others_KN = values_SN[0], values_SN[1:]
+        found = {
+            f"overlap_{key}": (
+                f"probability that {symbol} of a random i != j exceeds that of a random i = j (0 disjoint, 0.5 equal)",
+                share_above(own_N, others_KN, partners_KN),
+            ),
+            f"overlap_{key}_paired": (
+                f"share of pairs i != j whose {symbol} exceeds that of i = j for the same {holder}",
+                share_above_own(own_KN, others_KN, partners_KN),
+            ),
+        }
+        for name, (words, share) in found.items():
+            text = f"{words}, {partners_KN.size:,} pairs, one posterior sample each"
+            estimates[name] = Estimate(text, share.value, share.stderr, count, "none", None, settings)
+        series = {"i = j": own_N, "i != j": others_KN.ravel()}
+        shown = {
+            name: values[spread_rows(len(values), DRAWN_VALUES)].round(3).tolist() for name, values in series.items()
+        }
+        title = f"{symbol} for the same and for other sentences"
+        pictures[f"overlap_{key}"] = Picture("histogram", title, shown, x_label=f"{symbol}, nats", y_label="share")
+    return Findings(estimates | _in_deviations(test, rows_N, partners_KN, settings), {}, pictures)
+
+
+def _in_deviations(test: Sentences, rows_N: Integers, partners_KN: Integers, settings: Settings) -> dict[str, Estimate]:
+    """Distances between means in units of the posteriors' deviations, which keeps them finite in a collapse."""
+    means_NZ = test.means_NZ[rows_N]
+    deviation_N = np.linalg.norm(test.deviations_NZ[rows_N], axis=1)
+    random_KN = code_distances(means_NZ, pairs_of(partners_KN)).reshape(partners_KN.shape)
+    found = {}
+    for key, which, distance_N in (
+        ("nearest_mean", "the nearest other mean", nearest_distances(means_NZ)),
+        ("random_mean", "a random other mean", random_KN.mean(0)),
+    ):
+        ratio = Ratio.of(distance_N, deviation_N)
+        name = f"mean distance of a posterior mean to {which} / mean length of the posterior deviation"
+        own = settings | {"error": "standard error over sentences"}
+        found[f"{key}_in_deviations"] = Estimate(name, *ratio, len(rows_N), "none", None, own)
+    return found
+
+
+def code_entropy(subject: Subject) -> Findings:
+    """How far codes fill the space [Livne et al. 2020, table 6], beside as many draws of N(0, I)."""
+    test = subject.test
+    dims = subject.space.dim
+    repeats = max(2, subject.effort.repeats)
+    exact = dims / 2 * math.log(2 * math.pi * math.e)
+    estimates: dict[str, Estimate] = {}
+    for kind, codes_NZ in reversed(_code_kinds(test).items()):
+        # Equal sentences have equal means, but for rounding that would count as a distance.
+        codes_NZ = codes_NZ[_distinct(test)] if kind == "means" else codes_NZ
+        found = nearest_neighbour_entropy(codes_NZ)
+        if found is None:
+            continue
+        random = np.random.default_rng(seed_of(subject.seed, "standard normal", kind))
+        normal = (nearest_neighbour_entropy(random.normal(size=(found.points, dims))) for _ in range(repeats))
+        drawn = [one.value for one in track(normal, "entropy", subject.show_progress, repeats) if one is not None]
+        anchor, spread = float(np.mean(drawn)), float(np.std(drawn, ddof=1))
+        settings: Settings = {
+            "estimator": "Kozachenko-Leonenko, nearest neighbour",
+            "dimensions": dims,
+            "points": found.points,
+            "duplicates": len(test) - found.points,
+            "draws": repeats,
+            "seed": subject.seed,
+            "error": "standard error over sentences",
+        }
+        text = f"nearest-neighbour entropy of codes (posterior {kind}), nats"
+        error = math.hypot(found.stderr, spread / math.sqrt(repeats))
+        own = settings | {"error": "standard error over sentences and draws"}
+        drawn_settings = settings | {"error": f"spread over {repeats} draws"}
+        of_normal = f"the same estimator on {found.points:,} draws of N(0, I)"
+        n = found.points
+        estimates |= {
+            f"entropy_{kind}": Estimate(text, found.value, found.stderr, n, "none", None, settings),
+            f"entropy_{kind}_above_normal": Estimate(
+                f"{text}, less {of_normal}", found.value - anchor, error, n, "none", None, own
+            ),
+            f"entropy_{kind}_normal": Estimate(
+                f"{of_normal} as for posterior {kind}, nats", anchor, spread, n, "none", None, drawn_settings
+            ),
+        }
+    name = f"entropy of N(0, I) in {dims} dimensions by its formula, nats"
+    estimates["entropy_normal_exact"] = Estimate(name, exact, None, len(test), "exact", None, {"dimensions": dims})
+    return Findings(estimates)
+
+
+MEASURES: dict[str, Measure] = {
+    "distance_correlation": Measure(
+        distance_correlation,
+        "Whether sentences of similar words have codes nearby.",
+        ("codes",),
+        ("quick", "standard", "full"),
+    ),
+    "code_overlap": Measure(
+        code_overlap, "Whether a code could as well be that of another sentence.", ("codes", "density")
+    ),
+    "code_entropy": Measure(code_entropy, "How far codes fill the space, beside a standard normal.", ("codes",)),
+}

@@ -1,0 +1,337 @@
+"""Measures of a space as a model of language, of its posterior, and of the run that made it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textspace.evaluate.doctor import known_numbers
+from textspace.evaluate.examination import Examination, examine, validations
+from textspace.evaluate.likelihood import Likelihood
+from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.posterior import ACTIVE_ABOVE, Mean
+from textspace.evaluate.subjects import earlier_validations, epochs_of, folder_of
+from textspace.types import EndToken, Estimate
+
+__all__ = ["MEASURES", "code_map", "likelihood", "likelihood_without_end", "posterior", "training_curves"]
+
+Floats = NDArray[np.float64]
+
+ERROR = "standard error over sentences"
+
+SHOWN_SENTENCES = 5
+"""Of the hardest and of the easiest ones."""
+
+SHOWN_POINTS = 2_000
+"""Of a map, spread evenly."""
+
+SHOWN_GROUPS = 9
+"""Colours of a map, the most frequent labels; all others share one more."""
+
+SHOWN_STEPS = 150
+"""Points of a training curve: each is the mean of the steps since the one before."""
+
+
+# Likelihood
+
+
+def likelihood(subject: Subject) -> Findings:
+    """The ELBO, its parts, the importance-weighted bound and the gap between the two, of every test sentence."""
+    return _likelihood(subject, "included")
+
+
+def likelihood_without_end(subject: Subject) -> Findings:
+    """The same with the end token's term left out of every likelihood and count."""
+    return _likelihood(subject, "dropped")
+
+
+def _likelihood(subject: Subject, end_token: EndToken) -> Findings:
+    measured = subject.test.likelihood(subject.effort.importance_samples, end_token, subject.show_progress)
+    return likelihood_findings(measured, subject.test.texts)
+
+
+def likelihood_findings(measured: Likelihood, texts: Sequence[str]) -> Findings:
+    """What likelihoods of sentences say, summed up; `texts` are the sentences."""
+    estimates = measured.estimates()
+    columns: dict[str, Floats | None] = {
+        "reconstruction": measured.reconstruction_N,
+        "elbo": measured.elbo_N,
+        "nll": measured.nll_N,
+        "effective_samples": measured.effective_samples_N,
+        "dual_kl": measured.dual_kl_N,
+    }
+    columns |= {"kl" if len(measured.kl_N) == 1 else f"kl_{name}": kl_N for name, kl_N in measured.kl_N.items()}
+    if measured.elbo_N is not None and measured.nll_N is not None and measured.effective_samples_N is not None:
+        gap_N = columns["gap"] = measured.elbo_N - measured.nll_N
+        estimates["gap"] = _gap(gap_N, measured)
+    without = ", the end token left out" if measured.settings["end_token"] == "dropped" else ""
+    estimates = {
+        key: replace(
+            each,
+            name=each.name if key.startswith("kl") else each.name + without,  # the code has no end
+            settings=each.settings | {"error": ERROR},
+        )
+        for key, each in estimates.items()
+    }
+    per_sentence = {key: column.tolist() for key, column in columns.items() if column is not None}
+    # Nats of a sentence with the tightest bound there is; a posterior without density and samples has none.
+    nats_N = next((each for each in (measured.nll_N, measured.elbo_N) if each is not None), None)
+    if nats_N is None:
+        return Findings(estimates, per_sentence=per_sentence)
+    shown = {key: per_sentence[key] for key in ("elbo", "nll") if key in per_sentence}
+    exact = measured.effective_samples_N is None
+    names = {"elbo": "negative ELBO", "nll": "exact NLL" if exact else "importance-weighted NLL"}
+    picture = Picture(
+        "histogram",
+        "Cost of a sentence",
+        {names[key]: values for key, values in shown.items()},
+        x_label="nats per sentence",
+    )
+    words_N = measured.counts_N["word"]
+    tables = {"sentences": _extremes(nats_N, words_N, texts)}
+    return Findings(estimates, tables, {"nats": picture}, per_sentence)
+
+
+def _gap(gap_N: Floats, measured: Likelihood) -> Estimate:
+    """In expectation KL(q(z|x) || p(z|x)) less what the importance-weighted bound still lacks [Cremer et al. 2018]."""
+    name = (
+        f"gap between negative ELBO and importance-weighted NLL of {measured.settings['samples']} samples, paired; "
+        "lower bound on KL(q(z|x) || p(z|x))"
+    )
+    error = Mean.of(gap_N).stderr if len(gap_N) > 1 else None
+    return Estimate(name, float(gap_N.mean()), error, len(gap_N), "lower", "lower", measured.settings)
+
+
+def _extremes(nats_N: Floats, words_N: NDArray[np.int64], texts: Sequence[str]) -> Table:
+    each_N = nats_N / np.maximum(words_N, 1)
+    order = np.argsort(-each_N, kind="stable")
+    count = min(SHOWN_SENTENCES, len(order) // 2)
+    chosen = [("hardest", row) for row in order[:count]] + [("easiest", row) for row in order[len(order) - count :]]
+    rows = tuple((kind, texts[row], float(each_N[row]), float(nats_N[row])) for kind, row in chosen)
+    return Table("Sentences that surprise it most and least", ("", "sentence", "nats per word", "nats"), rows)
+
+
+# The posterior, and the doctor
+
+
+def posterior(subject: Subject) -> Findings:
+    """What a code tells about its sentence, how many dimensions it uses, how codes lie; and the doctor's diagnosis."""
+    space, folder = subject.space, folder_of(subject)
+    history = [] if folder is None else validations(folder)
+    found = examine(
+        space.model,
+        subject.test.split,
+        space.recipe,
+        seed=subject.seed,
+        history=earlier_validations(history, space.metrics),
+        epochs=epochs_of(history),
+        progress=subject.show_progress,
+    )
+    return posterior_findings(found)
+
+
+def posterior_findings(found: Examination) -> Findings:
+    """What an examination found."""
+    told = found.diagnosis
+    rows = [("state", told.state), ("in words", told.sentence)]
+    rows += [("to try" if number == 0 else "or", advice) for number, advice in enumerate(told.advice)]
+    tables = {"doctor": Table("The doctor's diagnosis", ("", "diagnosis"), tuple(rows))}
+    statistics = found.statistics
+    if statistics is None:
+        return Findings(tables=tables)
+    estimates = {
+        key: replace(each, settings=each.settings | {"error": None if each.stderr is None else ERROR})
+        for key, each in statistics.estimates().items()
+    }
+    by_Z = statistics.mean_variance_Z if statistics.kl_Z is None else statistics.kl_Z
+    order = np.argsort(-by_Z, kind="stable")
+    ticks = [str(dimension) for dimension in order]
+    label = f"dimensions (from 0), sorted by {'variance' if statistics.kl_Z is None else 'KL'}"
+    pictures = {}
+    if statistics.kl_Z is not None:
+        pictures["kl"] = Picture(
+            "bars",
+            "What each dimension costs",
+            {"KL": statistics.kl_Z[order].tolist()},
+            x_label=label,
+            y_label="KL in nats, mean over sentences",
+            ticks=ticks,
+        )
+    share_Z = statistics.mean_variance_Z / statistics.prior_variance_Z
+    pictures["activity"] = Picture(
+        "bars",
+        f"Activity of dimensions: {statistics.active_units} of {len(order)} active (above {ACTIVE_ABOVE})",
+        {"variance of the means": share_Z[order].tolist()},
+        x_label=label,
+        y_label="variance of E[z|x], in prior variances",
+        ticks=ticks,
+    )
+    return Findings(estimates, tables, pictures)
+
+
+# A map of the codes
+
+
+def principal_shares(codes_NZ: Floats) -> tuple[Floats, Floats]:
+    """Codes along their principal axes (N, Z'), and the share of the variance along each, falling.
+
+    An axis points to where its largest component is above 0, so that maps do not flip from one machine to another.
+    """
+    centred_NZ = codes_NZ - codes_NZ.mean(0)
+    _, lengths, axes = np.linalg.svd(centred_NZ, full_matrices=False)
+    largest = np.abs(axes).argmax(1)
+    axes = axes * np.where(axes[np.arange(len(axes)), largest] < 0, -1.0, 1.0)[:, None]
+    total = float((lengths**2).sum())
+    return centred_NZ @ axes.T, lengths**2 / total if total > 0 else np.zeros_like(lengths)
+
+
+def code_map(subject: Subject) -> Findings:
+    """The posterior means in the plane where they vary most, coloured by label, or by length where there is none."""
+    test = subject.test
+    if len(test) < 2:
+        return Findings()
+    along_NZ, shares = principal_shares(test.means_NZ)
+    settings: dict[str, Any] = {"codes": "posterior means", "error": None}
+
+    def estimate(name: str, value: float) -> Estimate:
+        return Estimate(name, value, None, len(test), "none", None, settings)
+
+    most = int(np.searchsorted(shares.cumsum(), 0.9)) + 1 if shares.any() else 0
+    estimates = {
+        "plane": estimate("share of the means' variance in their first two principal axes (0-1)", shares[:2].sum()),
+        "axes_for_90": estimate("principal axes that hold 90 percent of the means' variance", most),
+        "axes_effective": estimate(
+            "effective number of principal axes of the means, 1 / sum of squared shares",
+            1 / float((shares**2).sum()) if shares.any() else 0.0,
+        ),
+    }
+    groups, by = _groups(test)
+    plane_N2 = np.zeros((len(test), 2))
+    plane_N2[:, : min(2, along_NZ.shape[1])] = along_NZ[:, :2]
+    shown = np.arange(min(len(test), SHOWN_POINTS)) * len(test) // min(len(test), SHOWN_POINTS)
+    names = sorted({groups[row] for row in shown}, key=_by_number)
+    series = {name: plane_N2[[row for row in shown if groups[row] == name]].ravel().tolist() for name in names}
+    labels = [f"principal axis {axis + 1} ({share:.0%} of the variance)" for axis, share in enumerate(shares[:2])]
+    labels += [""] * (2 - len(labels))
+    title = f"Codes of {len(shown):,} sentences by {by}"
+    picture = Picture("points", title, series, x_label=labels[0], y_label=labels[1])
+    return Findings(estimates, pictures={"map": picture})
+
+
+def _by_number(group: str) -> tuple[float, str]:
+    """Groups in the order of the number they begin with, others after them, by name; the rest last."""
+    start = group.partition(" ")[0].partition("-")[0]
+    return (float(start) if start.isdecimal() else math.inf if group == OTHERS else 1e9, group)
+
+
+OTHERS = "others"
+
+
+def _groups(sentences: Sentences) -> tuple[list[str], str]:
+    """A group for each sentence, few enough to be told apart by colour, and what they are groups of."""
+    if sentences.labels is not None:
+        frequent = [label for label, _ in Counter(sentences.labels).most_common(SHOWN_GROUPS + 1)]
+        # One more label than there are colours would make a group of others with a single label in it.
+        kept = set(frequent if len(set(sentences.labels)) <= SHOWN_GROUPS + 1 else frequent[:SHOWN_GROUPS])
+        return [label if label in kept else OTHERS for label in sentences.labels], "label"
+    words_N = np.array([len(words) for words in sentences.words])
+    edges = np.unique(np.quantile(words_N, [0.25, 0.5, 0.75, 1.0]).astype(int))
+    place_N = np.searchsorted(edges, words_N)
+    starts = [int(words_N.min()), *(int(edge) + 1 for edge in edges[:-1])]
+    named = [f"{a} words" if a == b else f"{a}-{b} words" for a, b in zip(starts, edges, strict=True)]
+    return [named[place] for place in place_N], "length"
+
+
+# The run
+
+
+def training_curves(subject: Subject) -> Findings:
+    """The course of the run that made the space, from its log, where there is one."""
+    folder = folder_of(subject)
+    if folder is None:
+        return Findings()
+    from textspace.train.log import records
+
+    steps: list[dict[str, Any]] = []
+    with suppress(OSError, ValueError, LookupError, TypeError):  # no log, or one that ends in the middle of a line
+        for line in records(folder / "steps.jsonl", "step"):
+            steps.append(line)
+    return course(steps, validations(folder))
+
+
+_VALIDATED = ("elbo", "mi", "active_units")
+"""What a validation measures and a step does not."""
+
+_TITLES = {"kl": "KL", "elbo": "Negative ELBO", "mi": "Mutual information"}
+"""Of pictures whose name does not say it."""
+
+
+def course(steps: Sequence[dict[str, Any]], validated: Sequence[dict[str, Any]]) -> Findings:
+    """Pictures of a log: each term of the loss in training and in validation, and what only a validation measures."""
+    weights = steps[0].get("weights", {}) if steps else {}
+    terms = [name for name in ("reconstruction", "kl", *weights) if steps and name in known_numbers(steps[0])]
+    pictures = {}
+    for name in dict.fromkeys([*terms, *_VALIDATED]):
+        series = {"training": _thinned(steps, name), "validation": _points(validated, name)}
+        series = {which: points for which, points in series.items() if points}
+        if series:
+            x = sorted({at for points in series.values() for at, _ in points})
+            found = {which: dict(points) for which, points in series.items()}
+            title = _TITLES.get(name, name.replace("_", " ").capitalize())
+            pictures[name] = Picture(
+                "lines",
+                title if "training" in series else f"{title} in validation",
+                {which: [at_x.get(at, math.nan) for at in x] for which, at_x in found.items()},
+                x=x,
+                x_label="epoch",
+                y_label="dimensions" if name == "active_units" else "nats per sentence",
+            )
+    return Findings(pictures=pictures)
+
+
+def _points(lines: Sequence[dict[str, Any]], name: str) -> list[tuple[float, float]]:
+    """A number over epochs; of equal epochs the last counts."""
+    return [(line["epoch"], line[name]) for line in map(known_numbers, lines) if "epoch" in line and name in line]
+
+
+def _thinned(steps: Sequence[dict[str, Any]], name: str) -> list[tuple[float, float]]:
+    points = _points(steps, name)
+    parts = np.array_split(np.array(points), min(len(points), SHOWN_STEPS)) if points else []
+    return [(float(part[-1, 0]), float(part[:, 1].mean())) for part in parts]
+
+
+MEASURES: dict[str, Measure] = {
+    "likelihood": Measure(
+        likelihood,
+        "How likely the test sentences are: negative ELBO and its parts, the importance-weighted bound, the gap.",
+        suites=("quick", "standard", "full"),
+    ),
+    "likelihood_without_end": Measure(
+        likelihood_without_end,
+        "The same without the end token, as some papers count.",
+        suites=("full",),
+    ),
+    "posterior": Measure(
+        posterior,
+        "What a code tells about its sentence, how many dimensions are in use, and whether all is well.",
+        needs=("codes",),
+        suites=("quick", "standard", "full"),
+    ),
+    "code_map": Measure(
+        code_map,
+        "A map of the codes in the plane where they vary most, and how many axes they spread over.",
+        needs=("codes",),
+    ),
+    "training_curves": Measure(
+        training_curves,
+        "How the run went that made the space.",
+        suites=("quick", "standard", "full"),
+    ),
+}

@@ -1,0 +1,140 @@
+"""Pairs of sentences: drawing them, their distances, and errors that know that pairs share sentences."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "ROUNDING",
+    "Correlation",
+    "code_distances",
+    "error_of_pairs",
+    "nearest_distances",
+    "pair_correlation",
+    "pairs_of",
+    "partners",
+    "random_pairs",
+]
+
+ROUNDING = 1e-6
+"""Codes that differ by less than this share of the longest one are equal but for rounding in float32."""
+
+PAIRS_AT_ONCE = 2**13
+"""Pairs of codes whose differences are held in memory together."""
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+# Drawing pairs
+
+
+def random_pairs(groups_N: Integers, wanted: int, random: np.random.Generator) -> Integers:
+    """Different pairs (P, 2) of two sentences of the same group, all alike probable; all there are if not more.
+
+    >>> random_pairs(np.array([5, 7, 5, 7, 7]), 100, np.random.default_rng(0)).tolist()
+    [[0, 2], [1, 3], [1, 4], [3, 4]]
+    """
+    order_N = np.argsort(groups_N, kind="stable")
+    sizes_G = np.unique(groups_N, return_counts=True)[1]
+    first_G = sizes_G.cumsum() - sizes_G
+    ends_G = (sizes_G * (sizes_G - 1) // 2).cumsum()
+    total = int(ends_G[-1]) if len(ends_G) else 0
+    number_P = np.arange(total) if wanted >= total else random.choice(total, wanted, replace=False, shuffle=False)
+    group_P = np.searchsorted(ends_G, number_P, side="right")
+    number_P = number_P - np.concatenate([[0], ends_G])[group_P]
+    # Number k stands for the places (k - j (j - 1) / 2, j), j the largest that leaves no less than 0.
+    later_P = ((1 + np.sqrt(1 + 8 * number_P.astype(np.float64))) / 2).astype(np.int64)
+    later_P -= later_P * (later_P - 1) // 2 > number_P  # where the root was rounded up
+    earlier_P = number_P - later_P * (later_P - 1) // 2
+    return order_N[first_G[group_P][:, None] + np.stack([earlier_P, later_P], axis=1)]
+
+
+def partners(count: int, wanted: int, random: np.random.Generator) -> Integers:
+    """For each sentence up to `wanted` others (K, N), drawn so that each is as often a partner as it has some."""
+    order_N = random.permutation(count)
+    found_KN = np.empty((min(wanted, count - 1), count), np.int64)
+    for shift, found_N in enumerate(found_KN, 1):
+        found_N[order_N] = np.roll(order_N, -shift)
+    return found_KN
+
+
+def pairs_of(partners_KN: Integers) -> Integers:
+    """The same as (K * N, 2): a sentence and its partner."""
+    rows_KN = np.broadcast_to(np.arange(partners_KN.shape[1]), partners_KN.shape)
+    return np.stack([rows_KN.ravel(), partners_KN.ravel()], axis=1)
+
+
+def error_of_pairs(terms_N: Floats, terms_P: Floats, pairs_P2: Integers) -> float:
+    """Standard error of a sum of terms of mean 0, of single sentences and of pairs, which often share a sentence.
+
+    Two terms may depend on each other where they have a sentence in common; the variance is the sum of the products of
+    all such two [Aronow, Samii and Assenova 2015]. To take pairs for independent would promise far too much; it is the
+    answer only where chance makes that sum negative.
+    """
+    count = len(terms_N)
+    through_N = terms_N + sum(np.bincount(end_P, terms_P, count) for end_P in pairs_P2.T)
+    apart = float((terms_P**2).sum())
+    variance = float((through_N**2).sum()) - apart  # each pair's square is in there for both of its sentences
+    return math.sqrt(variance if variance > 0 else apart + float((terms_N**2).sum()))
+
+
+# Distances
+
+
+def code_distances(codes_NZ: Floats, pairs_P2: Integers) -> Floats:
+    """Euclidean distances of pairs of codes; 0 where it is no more than rounding."""
+    distances_P = np.empty(len(pairs_P2))
+    for start in range(0, len(pairs_P2), PAIRS_AT_ONCE):
+        one, other = pairs_P2[start : start + PAIRS_AT_ONCE].T
+        distances_P[start : start + PAIRS_AT_ONCE] = np.linalg.norm(codes_NZ[one] - codes_NZ[other], axis=1)
+    return np.where(distances_P > ROUNDING * np.linalg.norm(codes_NZ, axis=1).max(), distances_P, 0)
+
+
+class Correlation(NamedTuple):
+    """A Pearson correlation over pairs of sentences."""
+
+    value: float
+    stderr: float | None
+
+
+def pair_correlation(
+    x_P: Floats, y_P: Floats, pairs_P2: Integers, sentences: int, groups_P: Integers | None = None
+) -> Correlation:
+    """Pearson correlation of two distances over pairs; 0 where one of them does not vary.
+
+    With groups, both are taken relative to the mean of their group, so that what differs between groups counts for
+    nothing. The error comes from the correlation's influence function, see `error_of_pairs`.
+    """
+    centred = []
+    for values_P in (x_P, y_P):
+        rest_P = values_P - _group_means(values_P, groups_P)
+        deviation = float(np.sqrt((rest_P**2).mean()))
+        if deviation <= ROUNDING * float(np.abs(values_P).max()):
+            return Correlation(0.0, None)
+        centred.append(rest_P / deviation)
+    x_P, y_P = centred
+    value = float((x_P * y_P).mean())
+    influence_P = x_P * y_P - value / 2 * (x_P**2 + y_P**2)
+    return Correlation(value, error_of_pairs(np.zeros(sentences), influence_P / len(x_P), pairs_P2))
+
+
+def _group_means(values_P: Floats, groups_P: Integers | None) -> Floats:
+    """The mean of each pair's group."""
+    if groups_P is None:
+        return np.broadcast_to(values_P.mean(), values_P.shape)
+    _, number_P = np.unique(groups_P, return_inverse=True)
+    return (np.bincount(number_P, values_P) / np.bincount(number_P))[number_P]
+
+
+def nearest_distances(points_NZ: Floats) -> Floats:
+    """Distance of each point to its nearest other."""
+    from sklearn.neighbors import NearestNeighbors
+
+    finder = NearestNeighbors(n_neighbors=1).fit(points_NZ - points_NZ.mean(0))
+    nearest_N = finder.kneighbors(return_distance=False)[:, 0]  # without points, each is left out of its own search
+    return np.linalg.norm(points_NZ - points_NZ[nearest_N], axis=1)  # the search's own distances are less exact

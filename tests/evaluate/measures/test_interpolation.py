@@ -1,0 +1,130 @@
+"""Smoothness of paths made by hand, and the paths of a small space against its own methods."""
+
+import numpy as np
+import pytest
+import torch
+from helpers import small, tiny_sentences
+from small_subjects import subject_on, untrained
+
+from textspace.errors import TextspaceError
+from textspace.evaluate.measure import Effort
+from textspace.evaluate.measures.interpolation import MOST, POINTS, SHOWN, Smoothness, interpolations, smoothness
+from textspace.recipes import RECIPES
+from textspace.space import Space
+
+
+@pytest.fixture
+def space(tiny) -> Space:
+    """Untrained, with weights so large that codes decode to different sentences."""
+    return untrained(small(RECIPES["vae"]).but({"initial.weights": 2.0}), tiny.tokenizer)
+
+
+def path(*sentences: str) -> list[list[str]]:
+    return [sentence.split() for sentence in sentences]
+
+
+# By hand
+
+
+def test_an_even_path_is_straight_and_has_no_large_step() -> None:
+    found = smoothness(path("a a a", "b a a", "b b a", "b b b"))
+    assert found == Smoothness(detour=1.0, largest_step=1 / 3, repeated=0.0, distinct=4)
+
+
+def test_one_jump_is_all_there_is_of_a_path() -> None:
+    found = smoothness(path("a a a", "a a a", "b b b", "b b b"))
+    assert found == Smoothness(detour=1.0, largest_step=1.0, repeated=2 / 3, distinct=2)
+
+
+def test_there_and_back_is_a_detour() -> None:
+    found = smoothness(path("a b", "c d", "a b", "a"))
+    assert found == Smoothness(detour=(2 + 2 + 1) / 1, largest_step=2 / 5, repeated=0.0, distinct=3)
+
+
+def test_paths_without_ends_or_steps_have_no_such_numbers() -> None:
+    assert smoothness(path("a", "b", "a")) == Smoothness(None, 0.5, 0.0, 2)
+    assert smoothness(path("a", "a", "a")) == Smoothness(None, None, 1.0, 1)
+    assert smoothness(path("", "")) == Smoothness(None, None, 1.0, 1)
+
+
+# Of a space
+
+
+def test_paths_are_those_of_the_space_between_these_very_codes(space) -> None:
+    subject = subject_on(space, tiny_sentences(30), seed=4)
+    found = interpolations(subject)
+    ends = found.tables["posterior_ends"].rows
+    shown = found.tables["posterior_paths"].rows
+    assert len(ends) == 2 * SHOWN
+    assert len(shown) == SHOWN * POINTS
+    for number in range(SHOWN):
+        rows = [subject.test.texts.index(str(ends[2 * number + end][2])) for end in (0, 1)]
+        assert rows[0] != rows[1]
+        codes = subject.test.samples_NZ[rows]
+        expected = space.interpolate(codes[0], codes[1], steps=POINTS)
+        assert [row[2] for row in shown[number * POINTS : (number + 1) * POINTS]] == expected
+        measured = smoothness([text.split() for text in expected])
+        assert found.tables["posterior_smoothness"].rows[number] == (number + 1, *measured)
+    assert [row[1] for row in shown[:POINTS]] == [step / 10 for step in range(11)]
+
+
+def test_estimates_are_means_over_paths_that_have_a_number(space) -> None:
+    found = interpolations(subject_on(space, tiny_sentences(30)))  # as many paths as are shown
+    for key in ("prior", "posterior"):
+        columns = list(zip(*found.tables[f"{key}_smoothness"].rows, strict=True))[1:]
+        assert len(set(columns[3])) > 1  # paths differ, or this says little
+        for field, column in zip(Smoothness._fields, columns, strict=True):
+            values = np.array([value for value in column if value is not None], np.float64)
+            estimate = found.estimates[f"{key}_{field}"]
+            assert estimate.value == pytest.approx(values.mean())
+            assert estimate.stderr == pytest.approx(values.std(ddof=1) / np.sqrt(len(values)))
+            assert estimate.n == len(values) == SHOWN - estimate.settings["without_number"]
+            assert "greedy" in estimate.name
+    assert "between prior samples" in found.estimates["prior_detour"].name
+    assert "between posterior samples of test sentences" in found.estimates["posterior_detour"].name
+
+
+def test_more_effort_measures_more_paths_and_shows_as_many(space) -> None:
+    texts = tiny_sentences(30)
+    found = interpolations(subject_on(space, texts, effort=Effort(decoded=2 * POINTS * 15)))
+    assert found.estimates["prior_distinct"].n == 15
+    assert len(found.tables["prior_paths"].rows) == SHOWN * POINTS
+    first = interpolations(subject_on(space, texts))
+    assert first.tables["prior_paths"] == found.tables["prior_paths"]  # the first paths stay the same
+    assert first.tables["posterior_ends"] == found.tables["posterior_ends"]
+    other = interpolations(subject_on(space, texts, seed=1))
+    assert other.tables["prior_paths"] != first.tables["prior_paths"]
+    assert MOST == 100
+
+
+def test_the_picture_goes_from_one_end_to_the_other(space) -> None:
+    series = interpolations(subject_on(space, tiny_sentences(30))).pictures["prior_paths"].series
+    assert (series["to the start"][0], series["to the start"][-1]) == (0, 1)
+    assert (series["to the end"][0], series["to the end"][-1]) == (1, 0)
+
+
+def test_a_decoder_that_ignores_its_code_never_leaves_a_sentence(tiny) -> None:
+    space = untrained(small(RECIPES["vae"]), tiny.tokenizer)
+    with torch.no_grad():
+        for parameter in space.model.decoder.parameters():
+            parameter.zero_()
+    found = interpolations(subject_on(space, tiny_sentences(30)))
+    values = {name: estimate.value for name, estimate in found.estimates.items()}
+    assert values == {
+        "prior_repeated": 1.0,
+        "prior_distinct": 1.0,
+        "posterior_repeated": 1.0,
+        "posterior_distinct": 1.0,
+    }
+    assert not found.pictures
+
+
+def test_points_are_not_called_samples(tiny) -> None:
+    recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    found = interpolations(subject_on(untrained(recipe, tiny.tokenizer), tiny_sentences(10)))
+    assert "between posterior points of test sentences" in found.estimates["posterior_distinct"].name
+
+
+def test_one_sentence_has_nowhere_to_go(space) -> None:
+    with pytest.raises(TextspaceError, match="from one sentence to another, and there is 1"):
+        interpolations(subject_on(space, ["anna"]))
