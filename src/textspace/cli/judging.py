@@ -1,24 +1,36 @@
-"""Commands that judge a trained space: doctor."""
+"""Commands that judge trained spaces: doctor, evaluate, compare."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textspace.cli.evaluating import (
+    Asked,
+    evaluated,
+    given_command,
+    print_comparison,
+    print_measures,
+    print_report,
+    report_folder,
+)
 from textspace.cli.shared import (
     Device,
     Folder,
     Header,
     Json,
+    LabelColumn,
     Seed,
     Split,
     TextColumn,
     app,
     print_json,
     print_table,
+    read_options,
     tell,
     uncut_corpus,
 )
@@ -89,40 +101,28 @@ def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Ex
     """The examination that training left; without one, what the log says of the weights that were kept."""
     from textspace.evaluate.doctor import MEASURES, diagnose
     from textspace.evaluate.examination import Examination
+    from textspace.evaluate.subjects import earlier_validations, epochs_of
 
-    earlier = _earlier(history, saved.metrics)
+    earlier = earlier_validations(history, saved.metrics)
     stored = saved.metrics.get("examination")
     if stored is not None:
         try:
             found = Examination.from_dict(stored)
         except TextspaceError:
             raise TextspaceError(f"the examination stored in {folder} is damaged: {_GIVE_DATA}") from None
-        return replace(found, diagnosis=diagnose(found.numbers, saved.recipe, earlier, _epochs(history)))
+        return replace(found, diagnosis=diagnose(found.numbers, saved.recipe, earlier, epochs_of(history)))
     kept = history[len(earlier)] if len(earlier) < len(history) else {}
     numbers = {name: kept[name] for name in MEASURES if name in kept}
-    diagnosis = diagnose(numbers, saved.recipe, earlier, _epochs(history))
+    diagnosis = diagnose(numbers, saved.recipe, earlier, epochs_of(history))
     if diagnosis.state == "unknown" and saved.recipe.posterior is not None:
         raise TextspaceError(f"{folder} holds no examination and no log of a run: {_GIVE_DATA}")
     return Examination(numbers, None, diagnosis)
 
 
-def _epochs(history: list[dict[str, Any]]) -> float | None:
-    """How long the run was."""
-    last = history[-1].get("epoch") if history else None
-    return float(last) if isinstance(last, int | float) else None
-
-
-def _earlier(history: list[dict[str, Any]], metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """The validations before the one whose weights were kept; before the last, where that is not known."""
-    trained = metrics.get("trained")
-    kept = trained.get("best_step") if isinstance(trained, dict) else None
-    steps = [line.get("step") for line in history]
-    return history[: steps.index(kept)] if kept in steps else history[:-1]
-
-
 def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed: int) -> Examination:
     from textspace.data.encoded import EncodedSplit
     from textspace.evaluate.examination import examine
+    from textspace.evaluate.subjects import earlier_validations, epochs_of
     from textspace.inputs import Troubles
 
     parts = [corpus.splits["valid"]] if "valid" in corpus.splits else list(corpus.splits.values())
@@ -144,8 +144,8 @@ def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed:
         encoded,
         space.recipe,
         seed=seed,
-        history=_earlier(history, space.metrics),
-        epochs=_epochs(history),
+        history=earlier_validations(history, space.metrics),
+        epochs=epochs_of(history),
         progress=True,
     )
 
@@ -163,3 +163,143 @@ def _print_numbers(examination: Examination) -> None:
     if rows:
         print_table({"measure": "left", "value ± standard error": "right"}, rows)
         typer.echo()
+
+
+# Evaluation
+
+Data = Annotated[
+    str | None,
+    typer.Option(
+        help="The text to measure on: a file, a folder with train/valid/test files, 'builtin', ... A file without "
+        "splits is cut as for training if the space was trained on it, else all of it is tested on."
+    ),
+]
+SuiteName = Annotated[str, typer.Option("--suite", help="quick (a minute), standard, or full (as the papers).")]
+MeasureNames = Annotated[
+    list[str] | None,
+    typer.Option("--measure", help="Instead of the suite's: this measure; may be repeated.", metavar="NAME"),
+]
+Samples = Annotated[int | None, typer.Option(help="Importance samples, instead of the suite's number.", min=1)]
+EndToken = Annotated[str, typer.Option(help="In likelihoods: included, dropped, or both.")]
+Tasks = Annotated[
+    Path | None, typer.Option(help="Folder with the files of sentence-pair and transfer tasks.", show_default=False)
+]
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path | None, typer.Argument(help="A trained space.", show_default=False)] = None,
+    data: Data = None,
+    suite: SuiteName = "quick",
+    measure: MeasureNames = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the report; by default FOLDER/evaluation.")] = None,
+    samples: Samples = None,
+    end_token: EndToken = "included",
+    tasks: Tasks = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the measures, and what each needs.")] = False,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Say how good a space is: numbers with error bars, and a report with pictures.
+
+    Finished measures are kept in FOLDER/evaluation/cache: after an interrupt the same command goes on.
+
+    Examples:
+
+      textspace evaluate my-space --data my.txt
+
+      textspace evaluate my-space --data reviews.tsv --label-column stars --suite standard --out report
+
+      textspace evaluate my-space --data my.txt --measure likelihood --samples 500
+
+      textspace evaluate --list
+    """
+    if list_:
+        print_measures(as_json)
+        return
+    if folder is None:
+        raise TextspaceError("name the folder of a trained space, such as: textspace evaluate my-space --data my.txt")
+    if data is None:
+        raise TextspaceError(_GIVE_DATA)
+    options = read_options(text_column, label_column, header)
+    asked = Asked(data, options, suite, measure or [], samples, end_token, tasks, seed, device, out)
+    report = evaluated(folder, folder.resolve().name, asked)
+    paths = report.save(out or report_folder(folder))
+    if as_json:
+        print_json(report.to_dict())
+        return
+    print_report(report)
+    typer.echo(f"The report is in {paths['html']} (also .md and .json).")
+
+
+@app.command()
+def compare(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Trained spaces, the first of which the others are compared with.")
+    ],
+    data: Data = None,
+    suite: SuiteName = "quick",
+    measure: MeasureNames = None,
+    out: Annotated[Path, typer.Option(help="Folder for the comparison.")] = Path("comparison"),
+    samples: Samples = None,
+    end_token: EndToken = "included",
+    tasks: Tasks = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    header: Header = None,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Put spaces side by side, and say which differences are more than chance.
+
+    Without --data the reports that `textspace evaluate` left in the folders are compared.
+
+    Examples:
+
+      textspace compare my-space my-new-space --data held-out.txt
+
+      textspace compare my-space my-new-space --data my.txt --measure likelihood --samples 100
+    """
+    from textspace.evaluate.reports.comparison import compare as compared
+    from textspace.evaluate.reports.report import Report
+
+    names = _names(folders)
+    if data is None:
+        if measure or samples:
+            raise TextspaceError(f"to measure something now, {_GIVE_DATA}")
+        reports = {name: Report.load(_saved_report(folder)) for name, folder in zip(names, folders, strict=True)}
+    else:
+        options = read_options(text_column, label_column, header)
+        asked = Asked(data, options, suite, measure or [], samples, end_token, tasks, seed, device, out)
+        reports = {}
+        for name, folder in zip(names, folders, strict=True):
+            tell(f"{name}:")
+            reports[name] = evaluated(folder, name, asked)
+    found = compared(reports, command=given_command())
+    paths = found.save(out)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    print_comparison(found)
+    typer.echo(f"The comparison is in {paths['html']} (also .md and .json).")
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """What to call spaces: the names of their folders, or as much of the paths as tells them apart."""
+    short = [folder.resolve().name for folder in folders]
+    names = short if len(set(short)) == len(short) else [str(folder) for folder in folders]
+    if len(set(names)) < len(names):
+        raise TextspaceError("the same space is given twice: name each once")
+    return names
+
+
+def _saved_report(folder: Path) -> Path:
+    path = folder if folder.suffix == ".json" else report_folder(folder) / "report.json"
+    if not path.is_file():
+        raise TextspaceError(f"there is no report {path}: {_GIVE_DATA}")
+    return path

@@ -1,0 +1,161 @@
+"""What the commands evaluate and compare have in common: running measures as asked, and printing what they found."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from textspace.cli.shared import print_json, print_table, sources, tell
+from textspace.errors import TextspaceError, nearest
+
+if TYPE_CHECKING:
+    from textspace.data.options import ReadOptions
+    from textspace.evaluate.reports.comparison import Comparison, Row
+    from textspace.evaluate.reports.report import Report
+
+__all__ = [
+    "Asked",
+    "evaluated",
+    "given_command",
+    "print_comparison",
+    "print_measures",
+    "print_report",
+    "report_folder",
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to measure, on what, and how hard to try; as the command line has it, unchecked."""
+
+    data: str
+    options: ReadOptions
+    suite: str
+    measures: list[str]
+    samples: int | None
+    end_token: str
+    tasks: Path | None
+    seed: int
+    device: str | None
+    out: Path | None
+
+
+def evaluated(folder: Path, name: str, asked: Asked) -> Report:
+    """The report of the space in a folder, measured now or before."""
+    from textspace.evaluate.suite import SUITES, chosen_measures, subject_of
+    from textspace.evaluate.suite import evaluate as run
+    from textspace.space import Space
+
+    if asked.suite not in SUITES:
+        raise TextspaceError(f"there is no suite {asked.suite!r}; {nearest(asked.suite, SUITES)}")
+    if asked.end_token not in ("included", "dropped", "both"):
+        raise TextspaceError(f"--end-token is {asked.end_token!r}: use included, dropped or both")
+    if asked.tasks is not None and not asked.tasks.is_dir():
+        raise TextspaceError(f"there is no folder {str(asked.tasks)!r} with files of tasks")
+    suite: Any = asked.suite
+    end_token: Any = asked.end_token
+    names = [each for written in asked.measures for each in written.split(",") if each]
+    measures = chosen_measures(suite, names, end_token)
+    effort = SUITES[suite]
+    space = Space.load(folder, asked.device)
+    _make(asked.out or report_folder(folder))
+    subject = subject_of(
+        space,
+        sources(asked.data),
+        effort=effort if asked.samples is None else replace(effort, importance_samples=asked.samples),
+        seed=asked.seed,
+        options=asked.options,
+        folder=folder,
+        task_files=asked.tasks,
+        show_progress=True,
+    )
+    for note in subject.notes:
+        tell(note)
+    # A folder that cannot be written, such as one on a shared disk, has no cache.
+    cache = report_folder(folder) / "cache" if os.access(folder, os.W_OK) else None
+    try:
+        return run(subject, measures, name=name, suite=suite, cache=cache, command=given_command(), say=tell)
+    except KeyboardInterrupt:
+        tell("interrupted: finished measures are kept, and the same command goes on from there" if cache else "stopped")
+        raise typer.Exit(130) from None
+
+
+def report_folder(folder: Path) -> Path:
+    """Where the report of a space goes unless asked otherwise."""
+    return folder / "evaluation"
+
+
+def _make(folder: Path) -> None:
+    """Make the folder for what will be found, so that a wrong one is noticed before hours of work and not after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TextspaceError(f"could not make {folder}: {error.strerror or error}; name another with --out") from None
+
+
+def given_command() -> str:
+    """The command as it was given."""
+    return shlex.join(["textspace", *sys.argv[1:]])
+
+
+def print_measures(as_json: bool) -> None:
+    from textspace.evaluate.registry import measures, theme_of
+
+    if as_json:
+        found = {
+            name: {"about": each.about, "theme": theme_of(name), "needs": each.needs, "suites": list(each.suites)}
+            for name, each in measures().items()
+        }
+        print_json(found)
+        return
+    needs = {name: f" (needs {', '.join(each.needs)})" if each.needs else "" for name, each in measures().items()}
+    rows = [
+        (name, next(iter(each.suites), ""), each.about.rstrip(".") + needs[name]) for name, each in measures().items()
+    ]
+    print_table({"measure": "left", "from suite": "left", "about": "left"}, rows, whole="measure")
+
+
+def print_report(report: Report) -> None:
+    from textspace.evaluate.reports.text import shown_estimate
+
+    if report.diagnosis:
+        typer.echo(f"{report.diagnosis['in words']}\n")
+    headlines = report.headlines()
+    rows = [(line.label, shown_estimate(each), f"{each.n:,}", line.about) for line, each in headlines]
+    if not rows:  # single measures, of which none is for the top
+        rows = [
+            (each.name, shown_estimate(each), f"{each.n:,}", f"{each.better} is better" if each.better else "")
+            for entry in report.entries.values()
+            for each in entry.findings.estimates.values()
+        ]
+    if rows:
+        columns = {"measure": "left", "value ± error": "right", "n": "right", "what it says": "left"}
+        print_table(columns, rows)
+        typer.echo()
+
+
+def print_comparison(found: Comparison) -> None:
+    from textspace.evaluate.reports.comparison import difference_text
+    from textspace.evaluate.reports.text import shown_estimate
+
+    for note in found.notes:
+        tell(note)
+    places = range(len(found.reports))
+
+    def cell(row: Row, place: int) -> str:
+        estimate = row.estimates[place]
+        lines = ["" if estimate is None else shown_estimate(estimate), difference_text(row, place)]
+        return "\n".join(filter(None, lines))
+
+    rows = found.headlines() or [(row.name, row) for row in found.rows]
+    # On the left, since only there cells are broken over lines where spaces are many.
+    columns = dict.fromkeys(["measure", *found.reports], "left")
+    print_table(columns, [(label, *(cell(row, place) for place in places)) for label, row in rows])
+    first = next(iter(found.reports))
+    typer.echo(f"\nWith a sign: the difference to {first}, mean over the same sentences ± standard error.")

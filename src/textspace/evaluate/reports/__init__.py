@@ -1,0 +1,1 @@
+"""What measures found, as JSON, Markdown and a page; and several spaces side by side."""

@@ -1,0 +1,182 @@
+"""From a space and a source of text to what measures read: which sentences, how many of them, and what was met."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from textspace.data.corpus import Corpus, open_corpus
+from textspace.data.encoded import EncodedCorpus, EncodedSplit
+from textspace.data.options import ReadOptions
+from textspace.data.tokenizers import UNKNOWN
+from textspace.evaluate.measure import Effort, Sentences, Subject
+
+if TYPE_CHECKING:
+    from textspace.space import Space
+
+__all__ = ["SourcedSubject", "SplitFacts", "earlier_validations", "epochs_of", "folder_of", "subject_of"]
+
+TRAINING_TIMES = 20
+"""Training sentences at most, in multiples of the test sentences at most."""
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """How much of a split is measured on."""
+
+    sentences: int
+    of: int
+    words: float
+    """Whitespace words of a sentence on average."""
+    unknown: float
+    """Share of the tokens that the space does not know."""
+
+
+@dataclass
+class SourcedSubject(Subject):
+    """A subject that knows where its parts came from, for the measures that read a run's log, and for reports."""
+
+    folder: Path | None = None
+    """Of the space, where it has one."""
+    source: str = ""
+    facts: dict[str, SplitFacts] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """Sentences about how the source was read."""
+
+
+def subject_of(
+    space: Space,
+    source: Any,
+    *,
+    effort: Effort | None = None,
+    seed: int = 0,
+    options: ReadOptions | None = None,
+    folder: Path | None = None,
+    task_files: Path | None = None,
+    show_progress: bool = False,
+) -> SourcedSubject:
+    """A space, the sentences of a source that it is measured on, and how hard to try.
+
+    Splits stay as the source has them. A source without splits is cut as training cuts it when the space was trained on
+    it (so that what is tested was held out), and is a test split as a whole otherwise. Where there is no test split the
+    validation split is tested on, or else the training split; a note says so.
+
+    Args:
+        space: what is measured.
+        source: a `Corpus`, or what `open_corpus` takes.
+        effort: how much work measures may spend; `effort.sentences` limits the test and the validation split, and
+            `TRAINING_TIMES` as many the training split, spread evenly.
+        seed: of all randomness.
+        options: how to read the source.
+        folder: of the space.
+        task_files: folder with the files of sentence-pair and transfer tasks.
+        show_progress: show bars.
+    """
+    from textspace.train.fit import prepare
+
+    effort = effort or Effort()
+    notes: list[str] = []
+    corpus = source if isinstance(source, Corpus) else _opened(space, source, options or ReadOptions(), notes)
+    corpus = _with_test(corpus, notes)
+    encoded = prepare(corpus, space.recipe, tokenizer=space.tokenizer, progress=show_progress).encoded
+    most = {"train": TRAINING_TIMES * effort.sentences}
+    splits, facts = {}, {}
+    for name, split in encoded.splits.items():
+        if len(split):
+            splits[name] = _sentences(name, split, encoded, space, most.get(name, effort.sentences), seed, notes)
+            facts[name] = _facts(splits[name], split)
+    if unknown := facts["test"].unknown:
+        notes.append(f"test: {unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
+    return SourcedSubject(
+        space=space,
+        splits=splits,
+        effort=effort,
+        seed=seed,
+        builtin=isinstance(source, str) and re.match(r"builtin(:|$)", source) is not None,
+        task_files=task_files,
+        show_progress=show_progress,
+        folder=folder,
+        source=corpus.name,
+        facts=facts,
+        notes=[*corpus.report.lines(), *notes],
+    )
+
+
+def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -> Corpus:
+    normalise = space.recipe.text.normalise
+    uncut = open_corpus(source, replace(options, valid=0.0, test=0.0), normalise=normalise)
+    if set(uncut.splits) != {"train"}:
+        # Training cuts the validation split from a training split that has none beside it: so do we, and the two stay
+        # apart.
+        same = "valid" in uncut.splits or "train" not in uncut.splits
+        return uncut if same else open_corpus(source, options, normalise=normalise)
+    if source != "-" and uncut.name == space.metrics.get("source"):
+        return open_corpus(source, options, normalise=normalise)
+    whole = uncut.splits["train"]
+    notes.append(f"{uncut.name} has no splits and the space was not trained on it: all of it is the test split")
+    # The report speaks of a cut into one part, which is none.
+    told = [note for note in uncut.report.notes if not note.startswith("no splits given")]
+    return replace(uncut, splits={"test": whole}, report=replace(uncut.report, notes=told))
+
+
+def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:
+    if "test" in corpus.splits:
+        return corpus
+    name = "valid" if "valid" in corpus.splits else "train"
+    notes.append(f"{corpus.name} has no test split: the {name} split is tested on")
+    rest = {key: split for key, split in corpus.splits.items() if key != name}
+    return replace(corpus, splits={**rest, "test": corpus.splits[name]})
+
+
+def _sentences(
+    name: str, split: EncodedSplit, encoded: EncodedCorpus, space: Space, most: int, seed: int, notes: list[str]
+) -> Sentences:
+    count = min(len(split), most)
+    rows = np.arange(count) * len(split) // count
+    texts = [split.text(int(row)) for row in rows]
+    if count < len(split):
+        notes.append(f"{name}: {count:,} of {len(split):,} sentences, spread evenly")
+        chosen = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
+    else:
+        chosen = split
+    label_N = np.asarray(split.labels)[rows]
+    labels = [encoded.labels[label] for label in label_N] if (label_N >= 0).all() else None
+    if labels is None and (label_N >= 0).any():
+        notes.append(f"{name}: {int((label_N < 0).sum()):,} of {count:,} sentences have no label, so none is used")
+    return Sentences(name, texts, labels, chosen, space, seed)
+
+
+def _facts(sentences: Sentences, whole: EncodedSplit) -> SplitFacts:
+    tokens = np.asarray(sentences.split.tokens)
+    unknown = float((tokens == UNKNOWN).mean()) if len(tokens) else 0.0
+    return SplitFacts(len(sentences), len(whole), float(np.mean(sentences.split.words)), unknown)
+
+
+# The run behind a space
+
+
+Line = Mapping[str, Any]
+
+
+def folder_of(subject: Subject) -> Path | None:
+    """The folder of a subject's space, where it is known."""
+    return subject.folder if isinstance(subject, SourcedSubject) else None
+
+
+def earlier_validations(history: Sequence[Line], metrics: Mapping[str, Any]) -> Sequence[Line]:
+    """The validations before the one whose weights were kept; before the last, where that is not known."""
+    trained = metrics.get("trained")
+    kept = trained.get("best_step") if isinstance(trained, Mapping) else None
+    steps = [line.get("step") for line in history]
+    return history[: steps.index(kept)] if kept in steps else history[:-1]
+
+
+def epochs_of(history: Sequence[Line]) -> float | None:
+    """How long a run was."""
+    last = history[-1].get("epoch") if history else None
+    return float(last) if isinstance(last, int | float) else None

@@ -1,0 +1,286 @@
+"""Suites of measures, and running them: each finished measure is kept at once, so that an interrupt loses only one."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import textspace
+from textspace.errors import TextspaceError
+from textspace.evaluate.measure import Effort, Findings, Measure, Need, Subject, Suite
+from textspace.evaluate.registry import measures_named, measures_of, theme_of
+from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
+from textspace.evaluate.subjects import SourcedSubject, folder_of, subject_of
+from textspace.train import checkpoints
+
+__all__ = ["SUITES", "chosen_measures", "evaluate", "fingerprint", "missing", "subject_of"]
+
+SUITES: dict[Suite, Effort] = {
+    "quick": Effort(
+        importance_samples=20,
+        sentences=500,
+        decoded=200,
+        pairs=5_000,
+        prior_samples=200,
+        repeats=2,
+        language_model_epochs=2,
+    ),
+    "standard": Effort(importance_samples=100, sentences=4_000, decoded=1_000),
+    "full": Effort(
+        importance_samples=1_000,
+        sentences=1_000_000,
+        decoded=10_000,
+        pairs=100_000,
+        prior_samples=10_000,
+        repeats=10,
+        language_model_epochs=20,
+    ),
+}
+"""How hard each suite tries. Each has other measures too: see `measures_of`."""
+
+EndTokens = Literal["included", "dropped", "both"]
+
+_MISSING: dict[Need, tuple[Callable[[Subject], bool], str]] = {
+    "codes": (
+        lambda subject: subject.space.model.posterior is not None,
+        "the space is a language model and has no codes",
+    ),
+    "density": (
+        lambda subject: subject.space.model.posterior is not None and subject.space.model.posterior.has_log_prob,
+        "the posterior of the space has no density",
+    ),
+    "labels": (
+        lambda subject: subject.test.labels is not None,
+        "the test sentences have no labels: name their column with --label-column",
+    ),
+    "train": (lambda subject: "train" in subject.splits, "the text has no training split"),
+    "valid": (lambda subject: "valid" in subject.splits, "the text has no validation split"),
+    "builtin": (
+        lambda subject: subject.builtin,
+        "the truth is known of the built-in corpus alone: give --data builtin",
+    ),
+    "files": (
+        lambda subject: subject.task_files is not None,
+        "the files of the tasks are not given: name their folder with --tasks",
+    ),
+}
+"""How to tell whether a need is met, and what to say where it is not."""
+
+
+def missing(measure: Measure, subject: Subject) -> str | None:
+    """Why a subject cannot be measured so, or None where it can."""
+    return next((reason for met, reason in (_MISSING[need] for need in measure.needs) if not met(subject)), None)
+
+
+def chosen_measures(suite: Suite, names: list[str] | None = None, end: EndTokens = "included") -> dict[str, Measure]:
+    """The measures of a suite, or those named; `end` says which likelihoods are among them."""
+    if names:
+        return measures_named(names)
+    found = measures_of(suite)
+    with_end, without_end = "likelihood", "likelihood_without_end"
+    if end == "dropped":
+        found.pop(with_end, None)
+    return measures_named([*found, *([without_end] if end != "included" else [])])
+
+
+def evaluate(
+    subject: Subject,
+    measures: Mapping[str, Measure],
+    *,
+    name: str | None = None,
+    suite: Suite | None = None,
+    cache: Path | None = None,
+    command: str = "",
+    say: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Run measures and report what they found; what was measured before is taken from the cache.
+
+    A measure that lacks something it needs, or meets something the user can mend, is skipped, and the report says why.
+
+    Args:
+        subject: a space, text, and how hard to try.
+        measures: by name.
+        name: what to call the space; by default its recipe's name.
+        suite: the name of the suite, for the report.
+        cache: folder where finished measures are kept, keyed by all that decides what they find.
+        command: what repeats the evaluation.
+        say: takes a line about each measure.
+    """
+    digest, data = checkpoints.digest(subject.space.model), fingerprint(subject)
+    entries: dict[str, Entry] = {}
+    skipped: dict[str, str] = {}
+    for number, (measure_name, measure) in enumerate(measures.items(), start=1):
+        place = f"[{number}/{len(measures)}] {measure_name}"
+        if reason := missing(measure, subject):
+            skipped[measure_name] = reason
+            say(f"{place}: skipped, since {reason}")
+            continue
+        key = _key(digest, data, measure_name, measure, subject)
+        path = None if cache is None else cache / f"{measure_name}-{key[:16]}.json"
+        kept = None if path is None else _kept(path, key)
+        if kept is None:
+            say(f"{place} ...")
+            started = time.monotonic()
+            try:
+                found, notes = _run(measure, subject)
+            except TextspaceError as error:
+                skipped[measure_name] = str(error)
+                say(f"{place}: skipped, since {error}")
+                continue
+            seconds = time.monotonic() - started
+            # Findings that come from the cache and those that do not are the same to the last bit and type.
+            kept = to_json({"key": key, "seconds": seconds, "notes": notes, "findings": found.to_dict()})
+            if path is not None:
+                checkpoints.write_file(path, json.dumps(kept, allow_nan=False).encode())
+            say(f"{place}: {kept['seconds']:.1f} s")
+        else:
+            say(f"{place}: measured before ({kept['seconds']:.1f} s)")
+        findings = _stamped(from_json(kept["findings"]), subject)
+        theme = _theme(measure_name)
+        entries[measure_name] = Entry(measure.about, theme, kept["seconds"], findings, tuple(kept["notes"]))
+    return Report(
+        name=name or subject.space.recipe.name,
+        space=_space(subject, digest),
+        data=_data(subject, data),
+        settings={
+            "textspace": textspace.__version__,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "suite": suite,
+            "effort": asdict(subject.effort),
+            "seed": subject.seed,
+            "device": str(subject.space.device),
+            "command": command,
+        },
+        entries=entries,
+        skipped=skipped,
+    )
+
+
+def _run(measure: Measure, subject: Subject) -> tuple[Findings, list[str]]:
+    """What a measure finds, and what it warned of on the way: that many words are unknown, say."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = measure.run(subject)
+    for each in caught:
+        if each.category is not UserWarning:  # of a library, for who works on the measure
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return found, list(dict.fromkeys(str(each.message) for each in caught if each.category is UserWarning))
+
+
+def _theme(name: str) -> str:
+    try:
+        return theme_of(name)
+    except KeyError:  # a measure of the caller's own
+        return "Other measures"
+
+
+def _stamped(findings: Findings, subject: Subject) -> Findings:
+    """Every number with the seed and the version it was made with."""
+    stamp: dict[str, str | int | float | bool | None] = {"seed": subject.seed, "version": textspace.__version__}
+    estimates = {key: replace(each, settings=stamp | each.settings) for key, each in findings.estimates.items()}
+    return replace(findings, estimates=estimates)
+
+
+# The cache
+
+
+def fingerprint(subject: Subject) -> str:
+    """Of all text that is measured on: sentences and labels of every split, and the names and dates of task files."""
+    total = hashlib.sha256()
+    for name, sentences in subject.splits.items():
+        total.update(json.dumps([name, sentences.texts, sentences.labels]).encode())
+    total.update(json.dumps([subject.builtin, _task_files(subject.task_files)]).encode())
+    return total.hexdigest()
+
+
+def _task_files(folder: Path | None) -> list[Any]:
+    if folder is None:
+        return []
+    try:
+        found = [(str(path.relative_to(folder)), path.stat()) for path in sorted(folder.rglob("*")) if path.is_file()]
+    except OSError as error:
+        raise TextspaceError(f"cannot read {folder}: {error.strerror or error}") from None
+    return [(name, facts.st_size, facts.st_mtime_ns) for name, facts in found]
+
+
+def _key(digest: str, data: str, name: str, measure: Measure, subject: Subject) -> str:
+    """Of all that decides what a measure finds."""
+    space = subject.space
+    folder = folder_of(subject)
+    log = None if folder is None else folder / "steps.jsonl"
+    facts = [
+        SCHEMA,
+        textspace.__version__,
+        _source_of(measure),
+        digest,
+        space.recipe.to_json(),
+        space.tokenizer.fingerprint,
+        data,
+        name,
+        asdict(subject.effort),
+        subject.seed,
+        log.stat().st_size if log is not None and log.is_file() else None,
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _source_of(measure: Measure) -> str | None:
+    """Digest of the module that a measure is written in: who changes a measure does not want the old numbers."""
+    try:
+        return hashlib.sha256(Path(inspect.getsourcefile(measure.run) or "").read_bytes()).hexdigest()
+    except (OSError, TypeError):  # made elsewhere than in a file, or no plain function
+        return None
+
+
+def _kept(path: Path, key: str) -> dict[str, Any] | None:
+    """What was found before; None where there is nothing, or nothing that can be read."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        from_json(kept["findings"])
+        whole = kept["key"] == key and isinstance(kept["seconds"], float) and isinstance(kept["notes"], list)
+        return kept if whole else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+# What a report says of the subject
+
+
+def _space(subject: Subject, digest: str) -> dict[str, Any]:
+    space, folder = subject.space, folder_of(subject)
+    parameters = sum(space.model.parameter_counts().values())
+    dimensions = space.recipe.latent.dim if space.recipe.posterior else None
+    codes = "a language model without codes" if dimensions is None else f"codes of {dimensions} dimensions"
+    trained = space.metrics.get("source")
+    about = f"recipe {space.recipe.name}, {codes}, {parameters:,} parameters, {len(space.tokenizer):,} tokens"
+    return {
+        "about": about if trained is None else f"{about}, trained on {trained}",
+        "folder": None if folder is None else str(folder),
+        "recipe": json.loads(space.recipe.to_json()),
+        "dimensions": dimensions,
+        "parameters": parameters,
+        "vocabulary": len(space.tokenizer),
+        "weights": digest,
+    }
+
+
+def _data(subject: Subject, data: str) -> dict[str, Any]:
+    source = subject.source if isinstance(subject, SourcedSubject) else "sentences"
+    facts = subject.facts if isinstance(subject, SourcedSubject) else {}
+    counts = ", ".join(f"{name} {len(sentences):,}" for name, sentences in subject.splits.items())
+    return {
+        "about": f"{source} (sentences: {counts})",
+        "source": source,
+        "splits": {name: asdict(each) for name, each in facts.items()},
+        "notes": list(subject.notes) if isinstance(subject, SourcedSubject) else [],
+        "fingerprint": data,
+        "test_fingerprint": hashlib.sha256(json.dumps(subject.test.texts).encode()).hexdigest(),
+    }

@@ -1,0 +1,433 @@
+"""Running measures: the cache, interrupts, what is skipped, which sentences are measured on, and the command."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from helpers import small, tiny_sentences
+from small_subjects import subject_on, untrained
+
+import textspace
+from textspace.cli import main
+from textspace.data.corpus import corpus_of
+from textspace.data.options import ReadOptions
+from textspace.errors import TextspaceError
+from textspace.evaluate.measure import Effort, Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.registry import measures_of
+from textspace.evaluate.reports.report import Report
+from textspace.evaluate.reports.text import markdown
+from textspace.evaluate.suite import SUITES, chosen_measures, evaluate, missing, subject_of
+from textspace.recipes import RECIPES
+from textspace.space import Space
+from textspace.types import Estimate
+
+TEXTS = tiny_sentences(60)
+
+
+@pytest.fixture(scope="module")
+def space(tiny) -> Space:
+    return untrained(small(RECIPES["vae"]), tiny.tokenizer)
+
+
+@pytest.fixture
+def subject(space) -> Subject:
+    return subject_on(space, TEXTS)
+
+
+def number(value: Any) -> Findings:
+    return Findings({"it": Estimate("a number", value, None, 3, "none", None, {"of": "ours"})})
+
+
+class Counted:
+    """Measures that count how often they run."""
+
+    def __init__(self, *values: Any) -> None:
+        self.runs: list[str] = []
+        self.measures = {f"m{place}": self.measure(f"m{place}", value) for place, value in enumerate(values)}
+
+    def measure(self, name: str, value: Any) -> Measure:
+        def run(subject: Subject) -> Findings:
+            self.runs.append(name)
+            if isinstance(value, BaseException):
+                raise value
+            return number(value)
+
+        return Measure(run, "Counts.")
+
+
+# The cache
+
+
+def test_what_was_finished_before_an_interrupt_is_not_measured_again(subject, tmp_path) -> None:
+    first = Counted(1.0, KeyboardInterrupt(), 3.0)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(subject, first.measures, cache=tmp_path)
+    assert first.runs == ["m0", "m1"]
+    second = Counted(1.0, 2.0, 3.0)
+    said: list[str] = []
+    report = evaluate(subject, second.measures, cache=tmp_path, say=said.append)
+    assert second.runs == ["m1", "m2"]
+    assert [report.estimate(name, "it").value for name in second.measures] == [1.0, 2.0, 3.0]
+    told = [line.partition(":")[0] for line in said]
+    assert told == ["[1/3] m0", "[2/3] m1 ...", "[2/3] m1", "[3/3] m2 ...", "[3/3] m2"]
+    assert "measured before" in said[0]
+
+
+def changed_weights(subject: Subject) -> Subject:
+    other = copy.deepcopy(subject.space)
+    with torch.no_grad():
+        next(other.model.parameters()).view(-1)[0] += 1
+    return replace(subject, space=other)
+
+
+CHANGES: dict[str, Callable[[Subject], Subject]] = {
+    "seed": lambda subject: replace(subject, seed=1),
+    "effort": lambda subject: replace(subject, effort=replace(subject.effort, pairs=7)),
+    "text": lambda subject: subject_on(subject.space, [*TEXTS[:-1], "anna sees cats"], effort=subject.effort),
+    "order": lambda subject: subject_on(subject.space, TEXTS[::-1], effort=subject.effort),
+    "labels": lambda subject: subject_on(subject.space, TEXTS, {"test": ["a"] * 60}, effort=subject.effort),
+    "more text": lambda subject: subject_on(subject.space, {"test": TEXTS, "train": TEXTS}, effort=subject.effort),
+    "weights": changed_weights,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_decides_a_number_is_part_of_its_key(change, tiny, tmp_path) -> None:
+    subject = subject_on(untrained(small(RECIPES["vae"]), tiny.tokenizer), TEXTS)
+    counted = Counted(1.0)
+    for each in (subject, subject, CHANGES[change](subject), subject):
+        evaluate(each, counted.measures, cache=tmp_path)
+    assert counted.runs == ["m0", "m0"]
+
+
+def test_who_changes_a_measure_gets_new_numbers(subject, tmp_path) -> None:
+    def measure() -> Measure:
+        names: dict[str, Any] = {"number": number}
+        exec(compile(source.read_text(), str(source), "exec"), names)
+        return Measure(names["run"], "Written in a file.")
+
+    source = tmp_path / "mine.py"
+    for value in (1.0, 2.0):
+        source.write_text(f"def run(subject):\n    return number({value})\n")
+        report = evaluate(subject, {"mine": measure()}, cache=tmp_path / "cache")
+        assert report.estimate("mine", "it").value == value
+    of_no_file = Measure(partial(lambda value, subject: number(value), 3.0), "No plain function.")
+    assert evaluate(subject, {"mine": of_no_file}, cache=tmp_path / "cache").estimate("mine", "it").value == 3.0
+
+
+def test_task_files_that_change_are_noticed(subject, tmp_path) -> None:
+    tasks = tmp_path / "tasks"
+    tasks.mkdir()
+    (tasks / "sts.tsv").write_text("a\tb\t1\n")
+    counted, with_tasks = Counted(1.0), replace(subject, task_files=tasks)
+    evaluate(with_tasks, counted.measures, cache=tmp_path / "cache")
+    evaluate(with_tasks, counted.measures, cache=tmp_path / "cache")
+    assert len(counted.runs) == 1
+    (tasks / "sts.tsv").write_text("a\tb\t1\nc\td\t2\n")
+    evaluate(with_tasks, counted.measures, cache=tmp_path / "cache")
+    assert len(counted.runs) == 2
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"findings": {}}', '{"key": "another"}'])
+def test_a_damaged_cache_is_measured_anew(damage, subject, tmp_path) -> None:
+    counted = Counted(1.0)
+    evaluate(subject, counted.measures, cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text(damage)
+    assert evaluate(subject, counted.measures, cache=tmp_path).estimate("m0", "it").value == 1.0
+    assert len(counted.runs) == 2
+
+
+def test_what_comes_from_the_cache_is_what_was_found(subject, tmp_path) -> None:
+    three: Any = np.int64(3)
+    rich = Findings(
+        {"it": Estimate("numpy", np.float64(0.1) + 0.2, 0.5, three, "upper", "lower", {"k": three})},
+        {"t": Table("title", ("a", "b"), (("x", float("nan")), (None, 2)))},
+        {"p": Picture("lines", "title", {"s": [1.0, float("nan"), float("inf")]}, x=[0.0, 1.0, 2.0])},
+        {"it": [float("inf"), 0.1 + 0.2]},
+    )
+    measures = {"rich": Measure(lambda subject: rich, "Rich.")}
+    fresh, kept = (evaluate(subject, measures, cache=tmp_path).entries["rich"].findings for _ in range(2))
+    uncached = evaluate(subject, measures).entries["rich"].findings
+    assert repr(fresh) == repr(kept) == repr(uncached)
+    estimate = fresh.estimates["it"]
+    assert (estimate.value, estimate.stderr, estimate.n, estimate.settings["k"]) == (0.1 + 0.2, 0.5, 3, 3)
+    assert type(estimate.value) is float
+    assert fresh.per_sentence["it"] == [float("inf"), 0.1 + 0.2]
+    np.testing.assert_array_equal(fresh.pictures["p"].series["s"], rich.pictures["p"].series["s"])
+
+
+# What a report holds besides
+
+
+def test_every_number_has_its_seed_and_version(subject) -> None:
+    found = evaluate(replace(subject, seed=5), Counted(1.0).measures).estimate("m0", "it")
+    assert found.settings == {"seed": 5, "version": textspace.__version__, "of": "ours"}
+
+
+def test_warnings_become_notes_and_those_of_libraries_stay_warnings(subject, tmp_path) -> None:
+    def warn(subject: Subject) -> Findings:
+        for _ in range(2):
+            warnings.warn("many words are unknown", stacklevel=1)
+        warnings.warn("too few steps", RuntimeWarning, stacklevel=1)
+        return number(1.0)
+
+    measures = {"warned": Measure(warn, "Warns.")}
+    with pytest.warns(RuntimeWarning, match="too few steps") as told:
+        first = evaluate(subject, measures, cache=tmp_path)
+    assert [each.category for each in told] == [RuntimeWarning]
+    assert first.entries["warned"].notes == ("many words are unknown",)
+    assert evaluate(subject, measures, cache=tmp_path).entries["warned"].notes == ("many words are unknown",)
+
+
+# What is skipped
+
+
+def test_needs_that_are_not_met_are_told_in_a_sentence(tiny, subject) -> None:
+    language_model = subject_on(untrained(small(RECIPES["lstm-lm"]), tiny.tokenizer), TEXTS)
+    points = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    autoencoder = subject_on(untrained(points, tiny.tokenizer), TEXTS)
+
+    def reason(need: Any, subject: Subject) -> str | None:
+        return missing(Measure(lambda subject: Findings(), "", (need,)), subject)
+
+    assert "language model" in reason("codes", language_model)
+    assert reason("codes", autoencoder) is None
+    assert "no density" in reason("density", autoencoder)
+    assert "no density" in reason("density", language_model)
+    assert reason("density", subject) is None
+    assert "--label-column" in reason("labels", subject)
+    assert reason("labels", subject_on(subject.space, TEXTS, {"test": ["a"] * 60})) is None
+    both = subject_on(subject.space, {"test": TEXTS, "train": TEXTS})
+    assert "no training split" in reason("train", subject)
+    assert reason("train", both) is None
+    assert "no validation split" in reason("valid", both)
+    assert "built-in corpus" in reason("builtin", subject)
+    assert reason("builtin", replace(subject, builtin=True)) is None
+    assert "--tasks" in reason("files", subject)
+    assert reason("files", replace(subject, task_files=Path())) is None
+
+
+def test_what_lacks_something_is_skipped_and_the_rest_is_measured(subject, tmp_path) -> None:
+    counted = Counted(1.0, TextspaceError("these sentences are too few"), 3.0)
+    measures = counted.measures | {"needy": replace(counted.measures["m0"], needs=("labels", "train"))}
+    report = evaluate(subject, measures, cache=tmp_path)
+    assert list(report.entries) == ["m0", "m2"]
+    assert report.skipped["m1"] == "these sentences are too few"
+    assert "no labels" in report.skipped["needy"]
+    assert counted.runs == ["m0", "m1", "m2"]
+
+
+KINDS = {
+    "language model": RECIPES["lstm-lm"],
+    "points": RECIPES["vae"].but({"posterior.kind": "delta", "objective.kind": "reconstruction"}),
+    "implicit": RECIPES["vae"].but({"posterior.kind": "implicit", "objective.kind": "reconstruction"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_quick_suite_takes_every_kind_of_space(kind: str, tiny) -> None:
+    subject = subject_on(untrained(small(KINDS[kind]), tiny.tokenizer), TEXTS)
+    report = evaluate(subject, measures_of("quick"))
+    assert report.estimate("likelihood", "nll_ppl_word") is not None
+    assert ("posterior" in report.skipped) == (kind == "language model")
+    assert markdown(Report.from_dict(report.to_dict())) == markdown(report)
+
+
+def test_a_mistake_in_a_measure_is_not_hidden(subject) -> None:
+    with pytest.raises(ZeroDivisionError):
+        evaluate(subject, Counted(ZeroDivisionError()).measures)
+
+
+# Which measures
+
+
+def test_the_end_token_chooses_the_likelihood() -> None:
+    with_end, without = "likelihood", "likelihood_without_end"
+    assert chosen_measures("quick").keys() == measures_of("quick").keys()
+    for end, names in {"included": {with_end}, "dropped": {without}, "both": {with_end, without}}.items():
+        assert chosen_measures("quick", end=end).keys() & {with_end, without} == names
+    assert list(chosen_measures("quick", [without])) == [without]
+
+
+def test_suites_try_harder_and_harder() -> None:
+    quick, standard, full = SUITES.values()
+    for name in Effort.__dataclass_fields__:
+        assert getattr(quick, name) <= getattr(standard, name) <= getattr(full, name)
+    assert (quick.importance_samples, standard.importance_samples, full.importance_samples) == (20, 100, 1000)
+
+
+# Which sentences
+
+
+def test_a_source_the_space_was_trained_on_is_cut_as_it_was(space, tmp_path) -> None:
+    (tmp_path / "my.txt").write_text("\n".join(TEXTS))
+    trained = Space(space.recipe, space.tokenizer, space.model, {"source": "my"})
+    cut = subject_of(trained, str(tmp_path / "my.txt"))
+    as_trained = corpus_of(TEXTS)
+    assert cut.test.texts == [record.text for record in as_trained.splits["test"]]
+    assert {name: len(split) for name, split in cut.splits.items()} == {"train": 54, "valid": 3, "test": 3}
+    whole = subject_of(space, str(tmp_path / "my.txt"))
+    assert whole.test.texts == TEXTS
+    assert list(whole.splits) == ["test"]
+    assert whole.notes == ["my has no splits and the space was not trained on it: all of it is the test split"]
+
+
+def test_splits_stay_and_a_missing_test_split_is_replaced(space, tmp_path) -> None:
+    for name, part in {"train": TEXTS[:40], "valid": TEXTS[40:50], "test": TEXTS[50:]}.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(part))
+    given = subject_of(space, str(tmp_path))
+    assert {name: split.texts for name, split in given.splits.items()} == {
+        "train": TEXTS[:40],
+        "valid": TEXTS[40:50],
+        "test": TEXTS[50:],
+    }
+    (tmp_path / "test.txt").unlink()
+    without = subject_of(space, str(tmp_path))
+    assert list(without.splits) == ["train", "test"]
+    assert without.test.texts == TEXTS[40:50]
+    assert any("no test split: the valid split is tested on" in note for note in without.notes)
+
+
+def test_limits_spread_over_the_splits_and_are_told(space) -> None:
+    corpus = corpus_of(TEXTS, labels=["a", "b"] * 30, options=ReadOptions(valid=0.2, test=0.2))
+    whole = subject_of(space, corpus)
+    part = subject_of(space, corpus, effort=Effort(sentences=5), seed=3)
+    assert part.test.texts == [whole.test.texts[12 * i // 5] for i in range(5)]
+    assert part.test.labels == [whole.test.labels[12 * i // 5] for i in range(5)]
+    assert len(part.splits["valid"]) == 5
+    assert len(part.splits["train"]) == len(whole.splits["train"]) == 36  # at most 20 times as many
+    assert part.notes[-2:] == [f"{name}: 5 of 12 sentences, spread evenly" for name in ("valid", "test")]
+    assert (part.facts["test"].sentences, part.facts["test"].of) == (5, 12)
+    assert [part.test.split.text(row) for row in range(5)] == part.test.texts
+    assert part.test.seed == 3
+
+
+def test_unknown_words_and_missing_labels_are_told(space, tmp_path) -> None:
+    (tmp_path / "labelled.tsv").write_text("label\ttext\nx\tanna sees zebras\n")
+    (tmp_path / "plain.txt").write_text("anna sees cats\n")
+    found = subject_of(space, [tmp_path / "labelled.tsv", tmp_path / "plain.txt"])
+    assert found.test.labels is None
+    assert found.facts["test"].unknown == pytest.approx(1 / 6)
+    assert any("1 of 2 sentences have no label" in note for note in found.notes)
+    assert any("16.67% of the tokens are unknown" in note for note in found.notes)
+
+
+def test_the_built_in_corpus_is_known_as_such(space) -> None:
+    assert subject_of(space, "builtin:30").builtin
+    assert not subject_of(space, corpus_of(TEXTS)).builtin
+
+
+# The command
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["textspace", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(_own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("trained")
+    (where / "my.tsv").write_text("\n".join(f"{len(text.split()) % 2}\t{text}" for text in tiny_sentences(300)))
+    options = ReadOptions(label=1, text=2)
+    Space.fit(str(where / "my.tsv"), small(RECIPES["vae"]), out=where / "space", options=options, device="cpu")
+    return where
+
+
+def test_the_quick_suite_runs_end_to_end_and_is_not_repeated(folder: Path) -> None:
+    asked = ("evaluate", str(folder / "space"), "--data", str(folder / "my.tsv"), "--label-column", "1")
+    code, out, err = command(*asked)
+    assert code == 0, err
+    assert "perplexity per word" in out
+    assert "The codes " in out
+    assert f"The report is in {folder / 'space' / 'evaluation' / 'report.html'}" in out
+    names = list(measures_of("quick"))
+    report = Report.load(folder / "space" / "evaluation" / "report.json")
+    assert [name for name in names if name in report.entries or name in report.skipped] == names
+    assert set(report.skipped) == {"distance_to_truth"}
+    assert report.data["source"] == "my"
+    assert report.settings["command"].startswith("textspace evaluate ")
+    assert {"report.md", "report.html", "cache"} <= {path.name for path in (folder / "space" / "evaluation").iterdir()}
+    assert list(report.entries["training_curves"].findings.pictures)[:2] == ["reconstruction", "kl"]
+    code, _, err = command(*asked)
+    assert err.count("measured before") == len(report.entries)
+
+
+def test_single_measures_with_other_samples_as_json(folder: Path, tmp_path: Path) -> None:
+    asked = ["evaluate", str(folder / "space"), "--data", str(folder / "my.tsv"), "--label-column", "1"]
+    asked += ["--measure", "likelihood,likelihood_without_end", "--samples", "3", "--out", str(tmp_path), "--json"]
+    code, out, err = command(*asked)
+    assert code == 0, err
+    found = json.loads(out)
+    assert list(found["measures"]) == ["likelihood", "likelihood_without_end"]
+    nll = found["measures"]["likelihood"]["estimates"]["nll"]
+    assert nll["settings"]["samples"] == 3
+    assert found == json.loads((tmp_path / "report.json").read_text())
+
+
+def test_an_interrupted_command_says_how_to_go_on(folder: Path) -> None:
+    stopped = Counted(KeyboardInterrupt()).measures
+    with mock.patch("textspace.evaluate.suite.chosen_measures", return_value=stopped):
+        code, _, err = command("evaluate", str(folder / "space"), "--data", str(folder / "my.tsv"))
+    assert code == 130
+    assert err.splitlines()[-1] == "interrupted: finished measures are kept, and the same command goes on from there"
+
+
+def test_the_measures_are_listed_with_what_they_need() -> None:
+    code, out, _ = command("evaluate", "--list")
+    assert code == 0
+    assert "likelihood" in out
+    assert "needs" in out
+    listed = json.loads(command("evaluate", "--list", "--json")[1])
+    assert list(listed) == list(measures_of("full"))
+    assert listed["clusters"]["needs"] == ["codes", "labels", "train", "valid"]
+
+
+MISTAKES = {
+    "no space": (["evaluate"], "name the folder of a trained space"),
+    "no data": (["evaluate", "SPACE"], "give text to measure on"),
+    "not a space": (["evaluate", "nowhere", "--data", "DATA"], "nowhere is not a trained space"),
+    "no such data": (["evaluate", "SPACE", "--data", "nothing.txt"], "there is no file 'nothing.txt'"),
+    "suite": (["evaluate", "SPACE", "--data", "DATA", "--suite", "quik"], "did you mean 'quick'?"),
+    "measure": (["evaluate", "SPACE", "--data", "DATA", "--measure", "posteriors"], "did you mean 'posterior'?"),
+    "end": (["evaluate", "SPACE", "--data", "DATA", "--end-token", "no"], "use included, dropped or both"),
+    "tasks": (["evaluate", "SPACE", "--data", "DATA", "--tasks", "none"], "there is no folder 'none'"),
+    "samples": (["evaluate", "SPACE", "--data", "DATA", "--samples", "0"], "--samples"),
+    "out": (["evaluate", "SPACE", "--data", "DATA", "--out", "DATA"], "name another with --out"),
+    "column": (["evaluate", "SPACE", "--data", "DATA", "--label-column", "7"], "there is no column 7"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_one_line(mistake: str, folder: Path) -> None:
+    arguments, told = MISTAKES[mistake]
+    places = {"SPACE": str(folder / "space"), "DATA": str(folder / "my.tsv")}
+    code, _, err = command(*(places.get(argument, argument) for argument in arguments))
+    assert code == 2
+    assert told in err
+    assert len(err.strip().splitlines()) == 1
