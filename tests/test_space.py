@@ -16,7 +16,7 @@ import pytest
 import torch
 from helpers import small, tiny_sentences
 
-from textspace import space as module
+from textspace import coder as module
 from textspace.config import Recipe
 from textspace.data.corpus import corpus_of, open_corpus
 from textspace.data.encoded import EncodedSplit
@@ -609,8 +609,8 @@ def test_progress_is_shown_when_asked_for(space: Space, texts: list[str], monkey
         shown.extend([what] if asked else [])
         return items
 
-    monkeypatch.setattr(module, "track", watched)
-    monkeypatch.setattr("textspace.evaluate.likelihood.track", watched)
+    for place in ("textspace.coder.track", "textspace.space.track", "textspace.evaluate.likelihood.track"):
+        monkeypatch.setattr(place, watched)
     for on in (False, True):
         space.encode(texts, show_progress=on)
         space.decode(np.zeros(6), show_progress=on)

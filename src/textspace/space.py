@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from numpy.typing import ArrayLike
 
 from textspace import folder as folders
+from textspace.coder import Coder, Codes, Parameters, Texts, directions
 from textspace.config import Recipe
-from textspace.data.batching import make_batch, plan_batches
-from textspace.data.encoded import EncodedSplit
-from textspace.data.normalise import normaliser
 from textspace.data.tokenizers import Tokenizer
-from textspace.distributions import draw, moments
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
-from textspace.generate import Greedy, Method, Sampling, generate
-from textspace.inputs import Troubles, check_sentences, checked_codes, is_text, listed
+from textspace.generate import Method, Sampling
+from textspace.inputs import Troubles, listed
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.paths import Path as CodePath
@@ -40,22 +34,6 @@ if TYPE_CHECKING:
     from textspace.evaluate.reports.report import Report
 
 __all__ = ["Neighbor", "Parameters", "Space", "Variant"]
-
-Codes = NDArray[np.float32]
-Texts = str | Sequence[str]
-
-CHUNK = 4096
-"""Sentences that streaming methods hold at once."""
-
-DECODED_AT_ONCE = 256
-"""Sentences in a batch of decoding unless asked otherwise."""
-
-
-class Parameters(NamedTuple):
-    """The posterior of each sentence: its mean and standard deviation in every dimension."""
-
-    mean: Codes
-    deviation: Codes
 
 
 class Variant(NamedTuple):
@@ -73,7 +51,7 @@ class Neighbor(NamedTuple):
     """Position in the corpus, from 0."""
 
 
-class Space:
+class Space(Coder):
     """A trained latent space of text.
 
     >>> space = Space.fit(["anna sees cats", "bob sees dogs", "carl likes cats"] * 30, "vae", epochs=1)
@@ -86,10 +64,8 @@ class Space:
     def __init__(
         self, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any] | None = None
     ) -> None:
-        self.recipe, self.tokenizer = recipe, tokenizer
-        self.model: Model = model.eval()
+        super().__init__(recipe, tokenizer, model)
         self.metrics = metrics or {}
-        self._normalise = normaliser(recipe.text.normalise)
 
     # Making, keeping, moving
 
@@ -156,174 +132,6 @@ class Space:
         self.model.to(Processes(str(device)).device)
         return self
 
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
-    @property
-    def dim(self) -> int:
-        """Dimensions of a code."""
-        self._needs_codes()
-        return self.recipe.latent.dim
-
-    # Sentences to codes
-
-    def encode(
-        self,
-        texts: Texts,
-        *,
-        what: Literal["mean", "sample", "parameters"] = "mean",
-        output: Literal["numpy", "tensor"] = "numpy",
-        normalize: bool = False,
-        batch_size: int | None = None,
-        show_progress: bool = False,
-        seed: int = 0,
-    ) -> Any:
-        """Codes of sentences: a vector for a string, a matrix for a list, in its order.
-
-        Args:
-            texts: a sentence or a list of them.
-            what: the posterior's mean, a sample of it, or its parameters (mean and deviation).
-            output: numpy on the CPU, or a tensor on the space's device.
-            normalize: scale every code to length 1, and its deviation by the same factor.
-            batch_size: sentences at once; by default as many as fit. The result does not depend on it.
-            show_progress: show a bar.
-            seed: of the samples; each sentence's noise is keyed by its position.
-        """
-        self._needs_codes()
-        if what not in ("mean", "sample", "parameters"):
-            raise TextspaceError(f"encode cannot give {what!r}: ask for 'mean', 'sample' or 'parameters'")
-        if output not in ("numpy", "tensor"):
-            raise TextspaceError(f"encode has no output {output!r}: ask for 'numpy' or 'tensor'")
-        found = self._encode(self._encoded(listed(texts)), what, batch_size, show_progress, seed)
-        if normalize:
-            length_N1 = _lengths(found[0])
-            found = [codes_NZ / length_N1 for codes_NZ in found]
-        shaped: list[Any] = [codes_NZ[0] if isinstance(texts, str) else codes_NZ for codes_NZ in found]
-        if output == "numpy":
-            shaped = [codes.cpu().numpy() for codes in shaped]
-        return Parameters(*shaped) if what == "parameters" else shaped[0]
-
-    def encode_stream(
-        self, texts: Iterable[str], *, what: Literal["mean", "sample"] = "mean", seed: int = 0
-    ) -> Iterator[tuple[list[str], Codes]]:
-        """Chunks of sentences with their codes, for a corpus larger than memory; troubles are told once, at the end."""
-        if what not in ("mean", "sample"):
-            raise TextspaceError(f"encode_stream cannot give {what!r}: ask for 'mean' or 'sample'")
-        for chunk, _, codes_NZ in self._streamed(texts, what, seed):
-            yield chunk, codes_NZ.cpu().numpy()
-
-    def _streamed(self, texts: Iterable[str], what: str, seed: int) -> Iterator[tuple[list[str], int, Tensor]]:
-        """Chunks of sentences, the position of the first of each, and their codes."""
-        self._needs_codes()
-        if isinstance(texts, str):
-            raise TextspaceError("this takes many sentences: give a list of them, not one string")
-        rest, troubles = iter(texts), Troubles()
-        while chunk := list(islice(rest, CHUNK)):
-            first = troubles.sentences
-            split = self._split(chunk, troubles)
-            yield chunk, first, self._encode(split, what, None, False, seed, first)[0]
-        troubles.warn(self.recipe.text.max_tokens)
-
-    @torch.no_grad()
-    def _encode(
-        self, split: EncodedSplit, what: str, batch_size: int | None, show_progress: bool, seed: int, first: int = 0
-    ) -> list[Tensor]:
-        """[means or samples], or [means, deviations], each (N, dim), in the order of the split.
-
-        `first` is the position of the first sentence among all there are, which keys the noise.
-        """
-        wanted = 2 if what == "parameters" else 1
-        codes = [torch.zeros(len(split), self.dim, device=self.device, dtype=self._dtype) for _ in range(wanted)]
-        size = {"tokens": 2**14} if batch_size is None else {"size": batch_size}
-        plan = plan_batches(split.lengths, **size, seed=0, epoch=0, shuffle=False)  # type: ignore[arg-type]
-        for rows in track(plan, "encoding", show_progress, len(plan)):
-            batch = make_batch(split, rows).to(self.device)
-            noise = Noise(seed, 0, batch.rows_B + first)
-            site = self.model.sites(self.model.features(batch.encoder), noise, 1)["z"]
-            parts = [site.value_SBZ[0]] if what == "sample" else moments(site.q, noise)[:wanted]
-            for whole, part in zip(codes, parts, strict=True):
-                whole[batch.rows_B] = part
-        return codes
-
-    def _encoded(self, texts: Sequence[str]) -> EncodedSplit:
-        """Tokens of sentences; says what was cut or is mostly unknown."""
-        troubles = Troubles()
-        split = self._split(texts, troubles)
-        troubles.warn(self.recipe.text.max_tokens)
-        return split
-
-    def _split(self, texts: Sequence[str], troubles: Troubles) -> EncodedSplit:
-        check_sentences(texts, first=troubles.sentences + 1)
-        split = EncodedSplit.of([self._normalise(text) for text in texts], self.tokenizer, self.recipe.text.max_tokens)
-        troubles.count(split)
-        return split
-
-    # Codes to sentences
-
-    def decode(
-        self,
-        codes: Any,
-        *,
-        method: Method | None = None,
-        batch_size: int | None = None,
-        show_progress: bool = False,
-        seed: int = 0,
-    ) -> Any:
-        """Sentences of codes: a string for a vector, a list for a matrix.
-
-        Args:
-            codes: a vector of `dim` numbers, or a matrix with such rows; numpy, tensor or nested lists.
-            method: `Greedy()` (default), `Sampling(...)` or `Beam(...)` of `textspace.generate`.
-            batch_size: sentences at once; the result depends on it through rounding alone.
-            show_progress: show a bar.
-            seed: of sampling; each code's noise is keyed by its position.
-        """
-        codes_NZ, one = self._checked_codes(codes)
-        texts = list(self._decode(codes_NZ, len(codes_NZ), method or Greedy(), batch_size, show_progress, seed))
-        return texts[0] if one else texts
-
-    def _decode(
-        self,
-        codes_NZ: Tensor | None,
-        count: int,
-        method: Method,
-        batch_size: int | None,
-        show_progress: bool,
-        seed: int,
-    ) -> Iterator[str]:
-        """One sentence for each code; a language model has none and makes `count` sentences."""
-        size = DECODED_AT_ONCE if batch_size is None else batch_size
-        if size < 1:
-            raise TextspaceError(f"a batch cannot hold {size} sentences")
-        starts = range(0, count, size)
-        for start in track(starts, "decoding", show_progress, len(starts)):
-            rows_B = torch.arange(start, min(start + size, count), device=self.device)
-            codes_BZ = None if codes_NZ is None else codes_NZ[start : start + size]
-            made = generate(self.model.decoder, codes_BZ, method, rows_N=rows_B, seed=seed)
-            yield from (self.tokenizer.decode(ids) for ids in made.ids)
-
-    def _checked_codes(self, codes: Any) -> tuple[Tensor, bool]:
-        """Codes as a matrix on the device, and whether they were one vector."""
-        self._needs_codes()
-        return checked_codes(codes, self.dim, self.device, self._dtype)
-
-    def _one_code(self, given: str | ArrayLike, what: str) -> Tensor:
-        """The code of one sentence, or one code checked."""
-        codes_NZ, one = self._codes_of(given)
-        if not one:
-            raise TextspaceError(f"{what} is one sentence or one code, and these are {len(codes_NZ)}")
-        return codes_NZ[0]
-
-    def _codes_of(self, given: Texts | ArrayLike) -> tuple[Tensor, bool]:
-        """Codes of sentences, or codes checked, as a matrix; and whether one was given."""
-        codes = self.encode(given, output="tensor") if is_text(given) else given  # type: ignore[arg-type]
-        return self._checked_codes(codes)
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return next(self.model.parameters()).dtype
-
     def reconstruct(
         self,
         texts: Texts,
@@ -355,16 +163,6 @@ class Space:
             raise TextspaceError(f"cannot sample {n} sentences: give a number from 0")
         codes_NZ = None if self.model.prior is None else self._prior_codes(n, seed)
         return list(self._decode(codes_NZ, n, method or Sampling(), batch_size, show_progress, seed))
-
-    def prior_codes(self, n: int, *, seed: int = 0) -> Codes:
-        """Codes drawn from the prior: those that `sample` decodes."""
-        self._needs_codes()
-        return self._prior_codes(n, seed).cpu().numpy()
-
-    @torch.no_grad()
-    def _prior_codes(self, n: int, seed: int) -> Tensor:
-        prior = self.model.prior("z", {}).expand((n, self.dim))  # type: ignore[misc]
-        return draw(prior, Noise(seed, 0, torch.arange(n, device=self.device)), "prior", 1)[0]
 
     # In between
 
@@ -415,7 +213,7 @@ class Space:
     def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> float | Codes:
         """Cosine of codes: a number for two sentences, a matrix for lists; sentences or codes."""
         (a_NZ, one_a), (b_NZ, one_b) = self._codes_of(a), self._codes_of(b)
-        cosines = (_directions(a_NZ) @ _directions(b_NZ).T).cpu().numpy()
+        cosines = (directions(a_NZ) @ directions(b_NZ).T).cpu().numpy()
         if one_a and one_b:
             return float(cosines[0, 0])
         return cosines[0] if one_a else cosines[:, 0] if one_b else cosines
@@ -426,11 +224,11 @@ class Space:
         """The k sentences of a corpus whose codes are most like the query's (by cosine); the corpus is streamed."""
         if k < 1:
             raise TextspaceError(f"cannot find {k} neighbours: give a number from 1")
-        direction_Z = _directions(self._one_code(query, "the query")[None])[0]
+        direction_Z = directions(self._one_code(query, "the query")[None])[0]
         best: list[Neighbor] = []
         for chunk, first, codes_NZ in self._streamed(track(corpus, "searching", show_progress), "mean", 0):
             # Sorted and not torch.topk, which of equal numbers takes any.
-            top = (_directions(codes_NZ) @ direction_Z).sort(descending=True, stable=True)
+            top = (directions(codes_NZ) @ direction_Z).sort(descending=True, stable=True)
             best += [
                 Neighbor(chunk[row], value, first + row)
                 for value, row in zip(top.values[:k].tolist(), top.indices[:k].tolist(), strict=True)
@@ -504,23 +302,6 @@ class Space:
         )
         return suites.evaluate(subject, suites.chosen_measures(suite, list(measures)), suite=suite, cache=cache)
 
-    def _needs_codes(self) -> None:
-        if self.model.posterior is None:
-            raise TextspaceError(
-                f"{self.recipe.name!r} is a language model and has no codes: it can score and sample; "
-                "train a recipe with an encoder to encode and decode"
-            )
-
     def __repr__(self) -> str:
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"
         return f"Space({self.recipe.name!r}, {codes}, {len(self.tokenizer):,} tokens, on {self.device})"
-
-
-def _lengths(codes_NZ: Tensor) -> Tensor:
-    """(N, 1), above 0 so that one can divide by them."""
-    return codes_NZ.norm(dim=1, keepdim=True).clamp(min=1e-12)
-
-
-def _directions(codes_NZ: Tensor) -> Tensor:
-    """Every code scaled to length 1."""
-    return codes_NZ / _lengths(codes_NZ)

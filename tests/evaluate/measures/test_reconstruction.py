@@ -11,7 +11,7 @@ import sacrebleu
 import torch
 from helpers import small, tiny_sentences
 
-from textspace import space as space_module
+from textspace import coder
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Sentences, Subject
@@ -206,7 +206,7 @@ def test_long_originals_can_come_back_whole(space: Space) -> None:
 def test_batches_change_nothing(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = Space(space.recipe, space.tokenizer, copy.deepcopy(space.model).double())
     whole = reconstruction_variants(subject_of(exact, TEXTS[:12]))
-    monkeypatch.setattr(space_module, "DECODED_AT_ONCE", 5)
+    monkeypatch.setattr(coder, "DECODED_AT_ONCE", 5)
     assert reconstruction_variants(subject_of(exact, TEXTS[:12])).per_sentence == whole.per_sentence
 
 
