@@ -20,8 +20,6 @@ __all__ = ["run"]
 
 SOURCE = "builtin:20000"
 EPOCHS = 8
-ACTIVE = 0.01
-"""A dimension is active when the variance of its means over sentences is above this."""
 
 
 def run(out: Path, *, seed: int, device: str | None, console: Console) -> None:
@@ -57,7 +55,8 @@ def run(out: Path, *, seed: int, device: str | None, console: Console) -> None:
         f"\n{trained.parameters:,} parameters, {trained.steps:,} steps in {trained.seconds:.0f} s.\n"
         f"The space is in {out}, its curves in {out / 'curves.png'}. Try:\n"
         f'  textspace vary {out} "{shown[0]}"\n'
-        f'  textspace neighbors {out} "{shown[0]}" --data builtin --split train'
+        f'  textspace neighbors {out} "{shown[0]}" --data builtin --split train\n'
+        f"  textspace evaluate {out} --data builtin"
     )
 
 
@@ -65,7 +64,7 @@ def _table(space: Space, texts: list[str], seed: int) -> Table:
     measured = space.score(texts, samples=50, seed=seed)
     estimates = measured.estimates()
     exact_N = np.array([-english().log_prob(text) for text in texts])
-    active = int((space.encode(texts).var(axis=0) > ACTIVE).sum())
+    codes = space.examine(texts, seed=seed).numbers
     table = Table(title=f"\n{len(texts):,} test sentences, nats a sentence", box=None, title_justify="left")
     table.add_column("measure")
     table.add_column("value ± standard error", justify="right", no_wrap=True)
@@ -79,7 +78,8 @@ def _table(space: Space, texts: list[str], seed: int) -> Table:
     table.add_row(estimates["nll_ppl_word"].name, str(estimates["nll_ppl_word"]))
     words = np.array([len(text.split()) + 1 for text in texts])
     table.add_row("exact perplexity per word", f"{np.exp(exact_N.sum() / words.sum()):.2f}")
-    table.add_row(f"active units, of {space.dim} (variance of means above {ACTIVE})", str(active))
+    table.add_row("what a code tells about its sentence (mutual information, at least)", f"{codes['mi']:.2f}")
+    table.add_row(f"active units, of {space.dim}", f"{codes['active_units']:.0f}")
     return table
 
 
