@@ -131,9 +131,10 @@ def main() -> None:
                     failed[written] = (given.out / f"{written.replace('/', '_')}.log").read_text()[-400:]
                 del running[written]
     found = {written: collected(written, given) for written in given.recipes}
+    written_command = " ".join([*given.recipes, *options]).replace(str(given.out), "FOLDER")
     record(
         f"{given.name}_{given.corpus}",
-        f"python -m benchmarks.remedies CORPORA {' '.join([*given.recipes, *options])}",
+        f"python -m benchmarks.remedies CORPORA {written_command}",
         {"epochs": given.epochs, "together": given.together, "runs": found, "not_ended": failed},
         given.out,
     )
