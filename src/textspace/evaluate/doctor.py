@@ -38,13 +38,13 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
             lambda recipe: _has(recipe, "free_bits"),
         ),
         Remedy(
-            "--recipe default",
-            "a small decoder that reads its codes early, and half the KL's weight",
-        ),
-        Remedy(
             "--set decoder.skip=true",
             "the code reaches every layer of the decoder and every word",
             lambda recipe: recipe.decoder.skip,
+        ),
+        Remedy(
+            "--recipe default",
+            "a small decoder that reads its codes early, and half the KL's weight",
         ),
         Remedy(
             "--set objective.kl_weight=0.5",
