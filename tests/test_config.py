@@ -58,6 +58,10 @@ def test_changing_a_kind_keeps_what_both_kinds_have() -> None:
     ("settings", "sentence"),
     [
         (["latent.dmi=64"], "recipe has no option 'latent.dmi'; did you mean 'latent.dim'?"),
+        (
+            ["objective.kind=wae", "objective.free_bits.target=4"],
+            "objective 'wae' has no option 'free_bits': choose another objective.kind, or leave it out",
+        ),
         (["latent.dim=-3"], "latent.dim is -3, but input should be greater than or equal to 1"),
         (["latent.dim=many"], 'latent.dim is "many", but input should be a valid integer'),
         (["latent.dim"], "setting 'latent.dim' has no '='"),

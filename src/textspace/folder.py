@@ -15,7 +15,7 @@ from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.train import checkpoints
 
-__all__ = ["Saved", "load", "save"]
+__all__ = ["Saved", "check", "load", "save"]
 
 RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
     "recipe.json",
@@ -47,12 +47,17 @@ def save(folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, metri
     checkpoints.write_file(folder / CARD, card(recipe, tokenizer, model, metrics).encode())
 
 
-def load(folder: Path | str, device: str = "cpu") -> Saved:
-    """The recipe, tokenizer, model and metrics in a folder; nothing in it is ever executed."""
-    folder = Path(folder)
+def check(folder: Path) -> None:
+    """Say so if a folder has not the files of a space."""
     missing = [name for name in (RECIPE, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]
     if missing:
         raise TextspaceError(f"{folder} is not a trained space: it has no {missing[0]}")
+
+
+def load(folder: Path | str, device: str = "cpu") -> Saved:
+    """The recipe, tokenizer, model and metrics in a folder; nothing in it is ever executed."""
+    folder = Path(folder)
+    check(folder)
     try:
         recipe = Recipe.load(folder / RECIPE)
         tokenizer = Tokenizer.load(folder / TOKENIZER)

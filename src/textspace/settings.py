@@ -95,7 +95,11 @@ def sentence(error: ValidationError, config: type[BaseModel]) -> str:
     match first["type"]:
         case "extra_forbidden":
             *parents, last = first["loc"]
-            return _unknown(".".join([str(part) for part in parents if part in fields] + [str(last)]), config)
+            parent = ".".join(str(part) for part in parents if part in fields)
+            path = f"{parent}.{last}" if parent else str(last)
+            if path in paths(config):  # of another kind, whose name stands before it
+                return f"{parent} {parents[-1]!r} has no option {last!r}: choose another {parent}.kind, or leave it out"
+            return _unknown(path, config)
         case "union_tag_invalid":
             given = str(first["ctx"]["tag"])
             tags = first["ctx"]["expected_tags"].replace("'", "").split(", ")

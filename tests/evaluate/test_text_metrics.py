@@ -12,6 +12,7 @@ from sacrebleu.metrics import BLEU
 from textspace.config import WordTokenizer
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import train_tokenizer
+from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import (
     Nearest,
     Ngrams,
@@ -24,8 +25,6 @@ from textspace.evaluate.text_metrics import (
     score_reconstructions,
     self_bleu,
     sentence_bleu,
-    spread_rows,
-    standard_error,
     unknown_share,
     word_edit_distance,
     word_matches,

@@ -267,6 +267,7 @@ def compare(
     """
     from textspace.evaluate.reports.comparison import compare as compared
     from textspace.evaluate.reports.report import Report
+    from textspace.folder import check
 
     names = _names(folders)
     if data is None:
@@ -274,6 +275,8 @@ def compare(
             raise TextspaceError(f"to measure something now, {_GIVE_DATA}")
         reports = {name: Report.load(_saved_report(folder)) for name, folder in zip(names, folders, strict=True)}
     else:
+        for folder in folders:  # before any work is done for one of them
+            check(folder)
         options = read_options(text_column, label_column, header)
         asked = Asked(data, options, suite, measure or [], samples, end_token, tasks, seed, device, out)
         reports = {}

@@ -122,8 +122,8 @@ YOUNG = 10
 epochs and those of `vae-free-bits` after 10."""
 
 OVERFULL_ABOVE = 5.0
-"""Nats, at least, that all codes together lie from the prior: so far lie codes that are spread like the prior over a
-part of it, if that part is the exp(-5)th, 1 in 150. To be settled by measurement."""
+"""Nats, at least, that all codes together lie from the prior. In our runs variational autoencoders had at most 3.5 and
+mostly below 1, a KL weight of 0.1 gave 6.5, the implicit one 9.5, and autoencoders 20 and more."""
 
 MEASURES = {
     "reconstruction": "reconstruction: nats a sentence costs given its code",

@@ -18,6 +18,7 @@ from textspace.config import DualKlObjective
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import moments
 from textspace.divergences import dual_kl
+from textspace.evaluate.statistics import standard_error
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
@@ -143,19 +144,15 @@ class Likelihood:
     def _mean(
         self, name: str, nats_N: Floats, bound: Bound, better: Literal["lower", "higher"] | None = "lower"
     ) -> Estimate:
-        return Estimate(name, float(nats_N.mean()), _stderr(nats_N), len(nats_N), bound, better, self.settings)
+        return Estimate(name, float(nats_N.mean()), standard_error(nats_N), len(nats_N), bound, better, self.settings)
 
     def _perplexity(self, name: str, nats_N: Floats, counts_N: NDArray[np.int64], bound: Bound) -> Estimate:
         """exp(total nats / total count), its error by the delta method for a ratio of sums."""
         nats_per_unit = float(nats_N.sum() / counts_N.sum())
         value = math.exp(nats_per_unit) if nats_per_unit < 700 else math.inf
-        ratio_error = _stderr(nats_N - nats_per_unit * counts_N)
+        ratio_error = standard_error(nats_N - nats_per_unit * counts_N)
         error = None if ratio_error is None else value * ratio_error / float(counts_N.mean())
         return Estimate(name, value, error, len(nats_N), bound, "lower", self.settings)
-
-
-def _stderr(values_N: Floats) -> float | None:
-    return float(values_N.std(ddof=1) / math.sqrt(len(values_N))) if len(values_N) > 1 else None
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from torch.distributions import Normal
 
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import Delta, Implicit, draw, moments
+from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
@@ -274,7 +275,7 @@ def posterior_statistics(
     if model.posterior is None or model.prior is None or count < 2:
         return None
     device = next(model.parameters()).device
-    rows_N = np.arange(count) * len(split) // count
+    rows_N = spread_rows(len(split), count)
     sampled = model.posterior.distributions["z"] is Implicit
     if batch_tokens is None:
         batch_tokens = 2**12 if sampled else 2**14  # a sentence has many samples or one

@@ -25,6 +25,7 @@ LANGUAGE, RECONSTRUCTION, GEOMETRY, SAMPLES, USEFULNESS, TEXT, RUN = THEMES = (
 MODULES: dict[str, str] = {
     "language_modelling": LANGUAGE,
     "reconstruction": RECONSTRUCTION,
+    "noisy_input": RECONSTRUCTION,
     "geometry": GEOMETRY,
     "interpolation": GEOMETRY,
     "samples": SAMPLES,

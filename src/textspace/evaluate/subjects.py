@@ -15,6 +15,7 @@ from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import UNKNOWN
 from textspace.evaluate.measure import Effort, Sentences, Subject
+from textspace.evaluate.statistics import spread_rows
 
 if TYPE_CHECKING:
     from textspace.space import Space
@@ -137,7 +138,7 @@ def _sentences(
     name: str, split: EncodedSplit, encoded: EncodedCorpus, space: Space, most: int, seed: int, notes: list[str]
 ) -> Sentences:
     count = min(len(split), most)
-    rows = np.arange(count) * len(split) // count
+    rows = spread_rows(len(split), count)
     texts = [split.text(int(row)) for row in rows]
     if count < len(split):
         notes.append(f"{name}: {count:,} of {len(split):,} sentences, spread evenly")

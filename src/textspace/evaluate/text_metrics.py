@@ -16,6 +16,7 @@ from sacrebleu.metrics import BLEU
 
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import UNKNOWN, Tokenizer
+from textspace.evaluate.statistics import standard_error
 from textspace.progress import track
 
 __all__ = [
@@ -33,8 +34,6 @@ __all__ = [
     "score_reconstructions",
     "self_bleu",
     "sentence_bleu",
-    "spread_rows",
-    "standard_error",
     "unknown_share",
     "word_edit_distance",
     "word_matches",
@@ -50,21 +49,6 @@ BLOCKS = 50
 
 
 # Errors, and which sentences
-
-
-def spread_rows(count: int, limit: int) -> Rows:
-    """At most `limit` of `count` rows, evenly spread.
-
-    >>> spread_rows(10, 4).tolist(), spread_rows(3, 4).tolist()
-    ([0, 2, 5, 7], [0, 1, 2])
-    """
-    some = min(count, limit)
-    return np.arange(some) * count // max(some, 1)
-
-
-def standard_error(values_N: Floats) -> float | None:
-    """Of a mean; None where there are fewer than two values."""
-    return float(np.std(values_N, ddof=1) / math.sqrt(len(values_N))) if len(values_N) > 1 else None
 
 
 class Ratio(NamedTuple):

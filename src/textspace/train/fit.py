@@ -168,7 +168,7 @@ def train(
                     history, epochs = trainer.history, trainer.stream.position
                     examination = examine(model, splits[name], recipe, scored=measured, history=history, epochs=epochs)
                     metrics["examination"] = examination.to_dict()
-                    if recipe.posterior is not None:
+                    if recipe.posterior is not None and str(examination.diagnosis) != trainer.told:
                         say(str(examination.diagnosis))
         folders.save(folder, recipe, prepared.tokenizer, model, metrics)
         if curves:

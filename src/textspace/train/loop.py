@@ -30,11 +30,12 @@ from textspace.schedules import Progress, schedule
 from textspace.train import checkpoints
 from textspace.train.log import Display, NotFiniteError, StepLog
 from textspace.train.processes import Processes
+from textspace.train.resuming import own_random_states, random_states, weight_relevant
 from textspace.train.selection import CRITERIA, Selection
 from textspace.train.stream import BatchStream
 from textspace.train.updates import Turn, build_update
 
-__all__ = ["Interrupted", "Trained", "Trainer", "weight_relevant"]
+__all__ = ["Interrupted", "Trained", "Trainer"]
 
 
 SHOWN = ("nll", "elbo", "dual_elbo", "reconstruction", "kl", "dual_kl", "mi", "active_units", "feature_cosine")
@@ -115,7 +116,9 @@ class Trainer:
         self.history: list[dict[str, Any]] = []
         """All validations so far."""
         self.diagnosed: State = "healthy"
-        """How the codes were after the last epoch."""
+        """How the codes were when that was last told."""
+        self.told = ""
+        """What was told of them."""
         self.ended: str | None = None
         """Why the selection rules ended the run."""
         self.step = 0
@@ -135,7 +138,8 @@ class Trainer:
         began = time.monotonic() - self.seconds
         stopped = self._finished()
         try:
-            with self._own_random_states(), self._stop_on_signals():
+            seed = seed_of(self.training.seed, "torch", self.processes.rank)
+            with own_random_states(seed, self._random_states), self._stop_on_signals():
                 while stopped is None:
                     turn = self._turn()
                     step = self.update(self.stream.next_batch, turn)
@@ -212,7 +216,7 @@ class Trainer:
         diagnosis = diagnose(numbers, self.recipe, self.history[:-1], self.stream.position)
         if diagnosis.state not in (self.diagnosed, "unknown") and self.stream.epoch > 0:
             self.display.say(f"doctor, after epoch {self.stream.position:g}: {diagnosis}")
-            self.diagnosed = diagnosis.state
+            self.diagnosed, self.told = diagnosis.state, str(diagnosis)
         epoch = self.stream.epoch + 1
         verdict = self.selection.judge(self._criterion(numbers), epoch, self.training)
         if verdict.improved:
@@ -285,7 +289,7 @@ class Trainer:
         tensors = {
             "model": checkpoints.weights(self.model),
             "best": self.best_weights,
-            "random": _random_states(),
+            "random": random_states(),
         }
         for name, optimizer in self.update.optimizers.items():
             tensors[name] = checkpoints.optimizer_tensors(optimizer, self.model)
@@ -354,18 +358,6 @@ class Trainer:
         )
 
     @contextmanager
-    def _own_random_states(self) -> Iterator[None]:
-        """Torch's generators, seeded or as resumed, and afterwards as the caller had them.
-
-        Our parts draw keyed noise; those of other libraries may use these.
-        """
-        with torch.random.fork_rng():
-            torch.manual_seed(seed_of(self.training.seed, "torch", self.processes.rank))
-            for name, state in self._random_states.items():
-                _set_random_state(name, state)
-            yield
-
-    @contextmanager
     def _stop_on_signals(self) -> Iterator[None]:
         """The first Ctrl-C or SIGTERM lets the step finish and saves; the second ends at once."""
 
@@ -392,34 +384,3 @@ def _short(value: float) -> str:
     ('101.23', '32')
     """
     return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
-
-
-def weight_relevant(recipe: Recipe) -> Recipe:
-    """What decides the next step; how long to go on, and how often to look, may change on resuming.
-
-    Where a schedule is in shares of the run, its length decides too.
-    """
-    free: dict[str, Any] = {"validate_every": None, "checkpoint_every": None}
-    if not _counts_shares_of_the_run(recipe.model_dump()):
-        free |= {"epochs": 1, "steps": None}
-    return recipe.but({"name": "", "about": "", "citation": ""} | {f"training.{k}": v for k, v in free.items()})
-
-
-def _counts_shares_of_the_run(options: Any) -> bool:
-    if not isinstance(options, dict):
-        return False
-    return options.get("unit") == "run" or any(map(_counts_shares_of_the_run, options.values()))
-
-
-def _random_states() -> dict[str, torch.Tensor]:
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    return states
-
-
-def _set_random_state(name: str, state: torch.Tensor) -> None:
-    if name == "cpu":
-        torch.set_rng_state(state)
-    elif torch.cuda.is_available():
-        torch.cuda.set_rng_state(state)

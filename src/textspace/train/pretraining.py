@@ -21,8 +21,9 @@ from textspace.data.batching import Mixing
 from textspace.model import Model
 from textspace.posteriors import POSTERIORS
 from textspace.train import checkpoints
-from textspace.train.loop import Trained, Trainer, weight_relevant
+from textspace.train.loop import Trained, Trainer
 from textspace.train.processes import Processes
+from textspace.train.resuming import weight_relevant
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit

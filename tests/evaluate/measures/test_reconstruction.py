@@ -15,15 +15,10 @@ from textspace import coder
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Sentences, Subject
+from textspace.evaluate.measures import noisy_input
 from textspace.evaluate.measures import reconstruction as module
-from textspace.evaluate.measures.reconstruction import (
-    MEASURES,
-    reconstruction,
-    reconstruction_variants,
-    shuffled_input,
-    swap_words,
-    word_swaps,
-)
+from textspace.evaluate.measures.noisy_input import shuffled_input, swap_words, word_swaps
+from textspace.evaluate.measures.reconstruction import MEASURES, reconstruction, reconstruction_variants
 from textspace.generate import Beam, Greedy
 from textspace.model import Model
 from textspace.recipes import RECIPES
@@ -164,7 +159,7 @@ def test_four_variants_each_as_decoded_directly(space: Space) -> None:
         ("beam", "sample"),
     ]
     plain = reconstruction(subject)
-    shown = [module._shown(estimate) for estimate in plain.estimates.values()]
+    shown = [module.shown(estimate) for estimate in plain.estimates.values()]
     assert list(rows[0][2:]) == shown
     assert not plain.estimates.keys() & found.estimates.keys()
 
@@ -236,7 +231,7 @@ def test_only_the_encoder_reads_swapped_words(space: Space, monkeypatch: pytest.
         calls.append((split, encoder_split))
         return likelihood(model, split, encoder_split=encoder_split, **more)
 
-    monkeypatch.setattr(module, "likelihood", seen)
+    monkeypatch.setattr(noisy_input, "likelihood", seen)
     found = word_swaps(subject)
     assert [said is subject.test.split for said, _ in calls] == [True] * 5
     assert calls[0][1] is None
@@ -297,7 +292,7 @@ def test_the_shuffled_bound_is_that_of_a_proposal_from_shuffled_words(
         reads.append(encoder_split)
         return likelihood(model, split, encoder_split=encoder_split, **more)
 
-    monkeypatch.setattr(module, "likelihood", seen)
+    monkeypatch.setattr(noisy_input, "likelihood", seen)
     found = shuffled_input(subject)
     plain, *shuffled = (
         likelihood(space.model, subject.test.split, samples=5, seed=3, encoder_split=read).nll_N for read in reads
@@ -321,7 +316,7 @@ def test_the_shuffled_bound_is_that_of_a_proposal_from_shuffled_words(
 
 def test_measures_keep_their_findings_through_json_and_say_how_errors_arise(space: Space) -> None:
     subject = subject_of(space, TEXTS[:8])
-    for name, measure in MEASURES.items():
+    for name, measure in (MEASURES | noisy_input.MEASURES).items():
         found = measure.run(subject)
         assert Findings.from_dict(found.to_dict()) == found, name
         assert found.per_sentence.keys() <= found.estimates.keys()

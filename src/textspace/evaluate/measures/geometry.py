@@ -23,7 +23,8 @@ from textspace.evaluate.measures.pairwise import (
     random_pairs,
 )
 from textspace.evaluate.posterior import Mean
-from textspace.evaluate.text_metrics import Ratio, spread_rows, word_edit_distance
+from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.text_metrics import Ratio, word_edit_distance
 from textspace.noise import Noise, seed_of
 from textspace.progress import track
 from textspace.types import Estimate

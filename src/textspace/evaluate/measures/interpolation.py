@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.text_metrics import standard_error, word_edit_distance
+from textspace.evaluate.statistics import standard_error
+from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.generate import Greedy
 from textspace.noise import seed_of
 from textspace.paths import interpolated

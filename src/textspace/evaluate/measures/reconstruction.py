@@ -1,8 +1,7 @@
-"""How much of a sentence its code holds: reconstructions, and what becomes of them when the encoder reads noise."""
+"""How much of a sentence its code holds: reconstructions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,28 +10,20 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.text_metrics import (
-    BLOCKS,
-    Ratio,
-    Scores,
-    plus_minus,
-    score_reconstructions,
-    spread_rows,
-    standard_error,
-    written,
-)
+from textspace.evaluate.statistics import spread_rows, standard_error
+from textspace.evaluate.text_metrics import BLOCKS, Ratio, Scores, plus_minus, score_reconstructions, written
 from textspace.generate import Beam, Greedy, Method
-from textspace.noise import seed_of
-from textspace.types import Bound, Estimate
+from textspace.types import Estimate
 
 __all__ = [
     "MEASURES",
-    "SWAPS",
+    "OVER_SENTENCES",
+    "Originals",
+    "mean_shown",
+    "originals_of",
     "reconstruction",
     "reconstruction_variants",
-    "shuffled_input",
-    "swap_words",
-    "word_swaps",
+    "shown",
 ]
 
 Floats = NDArray[np.float64]
@@ -46,19 +37,13 @@ BEAM_WIDTH = 5
 MOST_TOKENS = 200
 """Where decoding stops, unless an original is longer."""
 
-SWAPS = 4
-"""The most swaps of two words [Li et al. 2019, table 6]."""
-
-PERMUTATIONS = 3
-"""The most permutations of each sentence."""
-
-_OVER_SENTENCES = "standard error over sentences"
+OVER_SENTENCES = "standard error over sentences"
 
 
 # Reconstructions
 
 
-class _Originals(NamedTuple):
+class Originals(NamedTuple):
     """The test sentences that are reconstructed."""
 
     rows_N: NDArray[np.int64]
@@ -67,12 +52,12 @@ class _Originals(NamedTuple):
     """As the tokenizer can write them."""
 
 
-def _originals(subject: Subject) -> _Originals:
+def originals_of(subject: Subject) -> Originals:
     space = subject.space
     rows_N = spread_rows(len(subject.test), subject.effort.decoded)
     texts = [subject.test.texts[row] for row in rows_N]
     split = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
-    return _Originals(rows_N, split, written(split, space.tokenizer))
+    return Originals(rows_N, split, written(split, space.tokenizer))
 
 
 class _Way(NamedTuple):
@@ -94,7 +79,7 @@ class _Way(NamedTuple):
         most = max(MOST_TOKENS, int(split.lengths.max(initial=2)) - 2)
         return Greedy(max_tokens=most) if self.decoding == "greedy" else Beam(width=BEAM_WIDTH, max_tokens=most)
 
-    def made(self, subject: Subject, originals: _Originals) -> list[str]:
+    def made(self, subject: Subject, originals: Originals) -> list[str]:
         """The sentences that came back."""
         codes_NZ = (subject.test.means_NZ if self.code == "mean" else subject.test.samples_NZ)[originals.rows_N]
         method = self.method(originals.split)
@@ -108,7 +93,7 @@ class _Way(NamedTuple):
             "seed": subject.test.seed if self.code == "sample" else None,
             "references": "test sentences, words unknown to the tokenizer written <unk>",
             "of": len(subject.test),
-            "error": _OVER_SENTENCES,
+            "error": OVER_SENTENCES,
         }
         if self.decoding == "beam":
             settings |= {"width": BEAM_WIDTH, "length_penalty": 0.0}
@@ -144,7 +129,7 @@ _WAYS = (_QUICK, _Way("greedy", "sample"), _Way("beam", "mean"), _Way("beam", "s
 
 def reconstruction(subject: Subject) -> Findings:
     """Test sentences encoded and decoded again, greedily from their means."""
-    originals = _originals(subject)
+    originals = originals_of(subject)
     scores = score_reconstructions(_QUICK.made(subject, originals), originals.texts)
     return Findings(_QUICK.estimates(subject, scores), per_sentence=_QUICK.per_sentence(scores))
 
@@ -154,7 +139,7 @@ def reconstruction_variants(subject: Subject) -> Findings:
 
     Greedy decoding from samples is the BLEU of Li et al. 2019. What `reconstruction` tells is in the table only.
     """
-    originals = _originals(subject)
+    originals = originals_of(subject)
     estimates: dict[str, Estimate] = {}
     per_sentence: dict[str, list[float]] = {}
     rows: list[tuple[str | float | None, ...]] = []
@@ -165,7 +150,7 @@ def reconstruction_variants(subject: Subject) -> Findings:
             greedy[way] = made
         scores = score_reconstructions(made, originals.texts)
         found = way.estimates(subject, scores)
-        rows.append((way.decoding, way.code, *map(_shown, found.values())))
+        rows.append((way.decoding, way.code, *map(shown, found.values())))
         if way != _QUICK:
             estimates |= found
             per_sentence |= way.per_sentence(scores)
@@ -193,11 +178,11 @@ def _by_length(
         for way, texts in made.items():
             scores = score_reconstructions([texts[row] for row in at], [originals[row] for row in at])
             bleus = [plus_minus(bleu.score, bleu.stderr) for bleu in (scores.bleu4, scores.bleu1)]
-            rows.append((way.code, label, len(at), *bleus, _of_values(scores.exact_N), plus_minus(*scores.accuracy)))
+            rows.append((way.code, label, len(at), *bleus, mean_shown(scores.exact_N), plus_minus(*scores.accuracy)))
             series.setdefault(f"BLEU-4, {way.code} codes", []).append(scores.bleu4.score)
             series.setdefault(f"token accuracy, {way.code} codes", []).append(100 * scores.accuracy.value)
         per_word = Ratio.of(loss_N[at], counts_N[at])
-        losses.append((label, len(at), _of_values(loss_N[at]), plus_minus(*per_word)))
+        losses.append((label, len(at), mean_shown(loss_N[at]), plus_minus(*per_word)))
     columns = ("code", "words", "sentences", "BLEU-4", "BLEU-1", "exact match", "token accuracy")
     return Findings(
         tables={
@@ -233,164 +218,12 @@ def _bin_label(number: int) -> str:
     return f"{BIN_ENDS[number - 1] + 1}-{BIN_ENDS[number]}" if number else f"up to {BIN_ENDS[0]}"
 
 
-def _shown(estimate: Estimate) -> str:
+def shown(estimate: Estimate) -> str:
     return plus_minus(estimate.value, estimate.stderr)
 
 
-def _of_values(values_N: Floats) -> str:
+def mean_shown(values_N: Floats) -> str:
     return plus_minus(float(values_N.mean()), standard_error(values_N))
-
-
-# What the encoder reads changes, what is to be said stays
-
-
-def swap_words(words: Sequence[str], swaps: int, random: np.random.Generator) -> list[list[str]]:
-    """The sentence after each of `swaps` swaps of two words at random positions, one after the other.
-
-    >>> swap_words(["a", "b"], 2, np.random.default_rng(0))
-    [['b', 'a'], ['a', 'b']]
-    >>> swap_words(["alone"], 2, np.random.default_rng(0))
-    [['alone'], ['alone']]
-    """
-    moved = list(words)
-    after = []
-    for _ in range(swaps):
-        if len(moved) > 1:
-            one, other = random.choice(len(moved), 2, replace=False)
-            moved[one], moved[other] = moved[other], moved[one]
-        after.append(list(moved))
-    return after
-
-
-def _random(subject: Subject, what: str, row: int) -> np.random.Generator:
-    """Each sentence has its own, so that it does not matter which others there are."""
-    return np.random.default_rng(seed_of(subject.seed, what, row))
-
-
-def word_swaps(subject: Subject) -> Findings:
-    """Reconstruction loss when the encoder reads a sentence with k random swaps of two words [Li et al. 2019, table 6].
-
-    The sentence to say is the original; only the encoder's input changes, and the noise of the posterior sample is
-    the same for every k.
-    """
-    split = subject.test.split
-    originals = [split.text(row).split() for row in range(len(split))]
-    swapped = [swap_words(words, SWAPS, _random(subject, "word swaps", row)) for row, words in enumerate(originals)]
-    estimates: dict[str, Estimate] = {}
-    per_sentence: dict[str, list[float]] = {}
-    rows: list[tuple[str | float | None, ...]] = []
-    plain_N = np.zeros(0)
-    for swaps in range(SWAPS + 1):
-        read = _reordered(subject, [each[swaps - 1] for each in swapped]) if swaps else None
-        measured = likelihood(
-            subject.space.model, split, seed=subject.seed, encoder_split=read, progress=subject.show_progress
-        )
-        loss_N = measured.reconstruction_N
-        plain_N = loss_N if not swaps else plain_N
-        settings: Settings = {"seed": subject.seed, "swaps": swaps, "samples": 1, "error": _OVER_SENTENCES}
-        name = f"reconstruction loss -log p(x|z), nats per sentence, one posterior sample, {_swaps(swaps)}"
-        estimates[f"swaps_{swaps}"] = _mean(name, loss_N, "lower", settings)
-        per_sentence[f"swaps_{swaps}"] = loss_N.tolist()
-        more_N = loss_N - plain_N
-        more = plus_minus(float(more_N.mean()), standard_error(more_N)) if swaps else None
-        rows.append((swaps, _shown(estimates[f"swaps_{swaps}"]), more))
-    table = Table(
-        "Reconstruction loss under word swaps in the encoder's input, nats per sentence",
-        ("swaps", "loss", "more than without swaps (paired)"),
-        tuple(rows),
-    )
-    picture = Picture(
-        "lines",
-        "Reconstruction loss under word swaps",
-        {"-log p(x|z)": [estimate.value for estimate in estimates.values()]},
-        x=[float(swaps) for swaps in range(SWAPS + 1)],
-        x_label="swaps of two words in what the encoder reads",
-        y_label="nats per sentence",
-    )
-    return Findings(estimates, {"word_swaps": table}, {"word_swaps": picture}, per_sentence)
-
-
-def _swaps(count: int) -> str:
-    return f"encoder reads {count} random word {'swap' if count == 1 else 'swaps'}" if count else "no swaps"
-
-
-def _reordered(subject: Subject, sentences: Sequence[Sequence[str]]) -> EncodedSplit:
-    """No sentence is cut: whatever its order, the encoder shall read all its words."""
-    return EncodedSplit.of([" ".join(words) for words in sentences], subject.space.tokenizer, None)
-
-
-def shuffled_input(subject: Subject) -> Findings:
-    """Importance-weighted NLL when the encoder reads the words in random order [Long et al. 2019, table 4].
-
-    The proposal then comes from the shuffled sentence, and the sentence that is scored is the original. Both numbers
-    are upper bounds on the same NLL, so their difference tells how much the encoder's view of word order is worth.
-    """
-    effort = subject.effort
-    rows_N, split, _ = _originals(subject)
-    words = [split.text(row).split() for row in range(len(split))]
-    permutations = min(PERMUTATIONS, effort.repeats)
-
-    def measured(read: EncodedSplit | None) -> tuple[str, Floats]:
-        found = likelihood(
-            subject.space.model,
-            split,
-            samples=effort.importance_samples,
-            seed=subject.seed,
-            encoder_split=read,
-            progress=subject.show_progress,
-        )
-        if found.nll_N is None:
-            raise AssertionError("samples were asked for")
-        return found.estimates()["nll"].name, found.nll_N
-
-    plain_name, plain_N = measured(None)
-    difference_N = np.zeros_like(plain_N)
-    shuffled_name = plain_name
-    rows: list[tuple[str | float | None, ...]] = [("unshuffled", _of_values(plain_N), None)]
-    for number in range(permutations):
-        generators = (_random(subject, f"shuffle {number}", int(row)) for row in rows_N)
-        order = [g.permutation(len(each)) for g, each in zip(generators, words, strict=True)]
-        read = _reordered(subject, [[each[i] for i in o] for each, o in zip(words, order, strict=True)])
-        shuffled_name, nll_N = measured(read)
-        difference_N += (nll_N - plain_N) / permutations
-        rows.append((f"permutation {number + 1}", _of_values(nll_N), _of_values(nll_N - plain_N)))
-    settings: Settings = {
-        "seed": subject.seed,
-        "samples": effort.importance_samples,
-        "permutations": permutations,
-        "of": len(subject.test),
-        "error": _OVER_SENTENCES,
-    }
-    shuffled = f"encoder's input shuffled, mean of {permutations} permutations"
-    shuffled_N = plain_N + difference_N
-    difference = "importance-weighted NLL, shuffled less unshuffled encoder input, nats per sentence, paired"
-    return Findings(
-        {
-            "nll_unshuffled": _mean(f"{plain_name}, nats per sentence", plain_N, "lower", settings, "upper"),
-            "nll_shuffled": _mean(
-                f"{shuffled_name}, nats per sentence, {shuffled}", shuffled_N, None, settings, "upper"
-            ),
-            "shuffling_costs": _mean(difference, difference_N, None, settings),
-        },
-        {
-            "shuffled_input": Table(
-                "Importance-weighted NLL with the encoder's input shuffled, nats per sentence",
-                ("encoder reads", "NLL", "more than unshuffled (paired)"),
-                tuple(rows),
-            )
-        },
-        per_sentence={"nll_shuffled": shuffled_N.tolist(), "shuffling_costs": difference_N.tolist()},
-    )
-
-
-def _mean(
-    name: str,
-    values_N: Floats,
-    better: Literal["lower", "higher"] | None,
-    settings: Settings,
-    bound: Bound = "none",
-) -> Estimate:
-    return Estimate(name, float(values_N.mean()), standard_error(values_N), len(values_N), bound, better, settings)
 
 
 MEASURES: dict[str, Measure] = {
@@ -405,16 +238,5 @@ MEASURES: dict[str, Measure] = {
         "Reconstruction by greedy decoding and beam search, from means and from posterior samples, and by sentence "
         "length.",
         needs=("codes",),
-    ),
-    "word_swaps": Measure(
-        word_swaps,
-        "Reconstruction loss when the encoder reads a sentence with one to four random swaps of two words.",
-        needs=("codes",),
-    ),
-    "shuffled_input": Measure(
-        shuffled_input,
-        "What it costs in likelihood when the encoder reads the words in random order.",
-        needs=("codes",),
-        suites=("full",),
     ),
 }

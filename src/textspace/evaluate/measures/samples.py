@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import (
     Ratio,
     distinct_ngrams,
@@ -22,8 +23,6 @@ from textspace.evaluate.text_metrics import (
     nearest_sentences,
     plus_minus,
     self_bleu,
-    spread_rows,
-    standard_error,
     unknown_share,
     written,
 )

@@ -1,0 +1,25 @@
+"""Small statistics that estimators and measures share."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["spread_rows", "standard_error"]
+
+
+def spread_rows(count: int, limit: int) -> NDArray[np.int64]:
+    """At most `limit` of `count` rows, evenly spread.
+
+    >>> spread_rows(10, 4).tolist(), spread_rows(3, 4).tolist()
+    ([0, 2, 5, 7], [0, 1, 2])
+    """
+    some = min(count, limit)
+    return np.arange(some) * count // max(some, 1)
+
+
+def standard_error(values_N: NDArray[np.float64]) -> float | None:
+    """Of a mean; None where there are fewer than two values."""
+    return float(np.std(values_N, ddof=1) / math.sqrt(len(values_N))) if len(values_N) > 1 else None

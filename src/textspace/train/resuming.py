@@ -1,0 +1,52 @@
+"""What a resumed run must share with the one it continues: settings that decide its weights, and random states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from textspace.config import Recipe
+
+__all__ = ["own_random_states", "random_states", "weight_relevant"]
+
+
+def weight_relevant(recipe: Recipe) -> Recipe:
+    """What decides the next step; how long to go on, and how often to look, may change on resuming.
+
+    Where a schedule is in shares of the run, its length decides too.
+    """
+    free: dict[str, Any] = {"validate_every": None, "checkpoint_every": None}
+    if not _counts_shares_of_the_run(recipe.model_dump()):
+        free |= {"epochs": 1, "steps": None}
+    return recipe.but({"name": "", "about": "", "citation": ""} | {f"training.{k}": v for k, v in free.items()})
+
+
+def _counts_shares_of_the_run(options: Any) -> bool:
+    if not isinstance(options, dict):
+        return False
+    return options.get("unit") == "run" or any(map(_counts_shares_of_the_run, options.values()))
+
+
+def random_states() -> dict[str, Tensor]:
+    """Of torch's generators; our parts draw keyed noise, those of other libraries may use these."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+@contextmanager
+def own_random_states(seed: int, states: Mapping[str, Tensor]) -> Iterator[None]:
+    """Torch's generators seeded, or in the states of a run that is resumed; afterwards as the caller had them."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for name, state in states.items():
+            if name == "cpu":
+                torch.set_rng_state(state)
+            elif torch.cuda.is_available():
+                torch.cuda.set_rng_state(state)
+        yield
