@@ -1,4 +1,4 @@
-"""What becomes of sentences when the encoder reads their words in another order, and the decoder must keep to theirs."""
+"""What becomes of sentences when the encoder reads their words in another order and the decoder keeps to theirs."""
 
 from __future__ import annotations
 
