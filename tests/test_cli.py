@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from helpers import small, tiny_sentences
 from textspace.cli import main
 from textspace.data.corpus import open_corpus
 from textspace.data.english import english
+from textspace.generate import Greedy, Sampling
 from textspace.recipes import RECIPES
 from textspace.space import Space
 
@@ -93,6 +95,25 @@ def test_scores_are_labelled(workplace: Path) -> None:
     assert scored["nll"]["settings"] == {"samples": 20, "seed": 0, "end_token": "included", "proposal": "posterior"}
 
 
+def test_scores_say_how_sentences_end_and_whose_prior_a_bound_has(workplace: Path) -> None:
+    asked = ("score", "done", "text.txt", "--samples", "5", "--json", "--end")
+    told = textspace(*asked, "length", "--melbo", cwd=workplace)
+    assert told.returncode == 0, told.stderr
+    scored = json.loads(told.stdout)
+    assert scored["nll"]["name"].endswith("as p_seq(x|z) p(length), the end token without probability")
+    assert scored["melbo"]["value"] == pytest.approx(scored["reconstruction"]["value"] + math.log(400))
+    assert "its prior is the evaluated set itself" in scored["melbo_ppl_word"]["name"]
+    assert scored["melbo_meets"]["name"].startswith("log10 of the set size")
+    dropped = json.loads(textspace(*asked, "dropped", cwd=workplace).stdout)
+    assert dropped["nll"]["settings"]["end_token"] == "dropped"
+    assert "melbo" not in dropped
+    each = textspace("score", "done", "-", "--each", "--end", "length", cwd=workplace, stdin="anna sees cats\n")
+    row = json.loads(each.stdout)
+    assert row["tokens"] == ["anna", "sees", "cats"]
+    total = sum(row["token_log_probabilities"]) + row["log_length"]
+    assert total == pytest.approx(-row["reconstruction"], abs=1e-4)
+
+
 def test_standard_input_is_a_source(workplace: Path) -> None:
     told = textspace("describe", "-", "--json", cwd=workplace, stdin="a b c\nd e\nf\n" * 5)
     assert told.returncode == 0, told.stderr
@@ -154,6 +175,46 @@ def test_walks_variants_and_neighbours(workplace: Path) -> None:
     assert len(json.loads(found.stdout)) == 2
     assert json.loads(found.stdout)[0]["similarity"] > 0.999
     assert "cosine" in textspace("neighbors", "done", "anna", "--data", "text.txt", cwd=workplace).stdout
+
+
+SAMPLED = {
+    "--deviation 0.1": {"deviation": 0.1},
+    "--deviation dim": {"deviation": "dim"},
+    "--chain 2": {"chain": 2},
+    "--draw-length": {"lengths": "drawn"},
+    "--data text.txt --chain 1 --draw-length": {"of": tiny_sentences(), "chain": 1, "lengths": "drawn"},
+    "--data folder --split test": {"of": ["bob hears songs"]},
+    "--data table.tsv --text-column text": {"of": ["a b", "c d"]},
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*mostly words this space does not know")
+@pytest.mark.parametrize("options", SAMPLED)
+def test_samples_are_asked_for_as_in_python(workplace: Path, options: str) -> None:
+    (workplace / "folder").mkdir(exist_ok=True)
+    for split, text in (("train", "anna sees cats"), ("test", "bob hears songs")):
+        (workplace / "folder" / f"{split}.txt").write_text(f"{text}\n" * 5)
+    asked = f"sample done -n 4 --seed 3 --temperature 0.9 --json {options}"
+    told = textspace(*asked.split(), cwd=workplace)
+    assert told.returncode == 0, told.stderr
+    method = Sampling(temperature=0.9)
+    assert json.loads(told.stdout) == Space.load(workplace / "done").sample(
+        4, method=method, seed=3, **SAMPLED[options]
+    )
+
+
+def test_codes_are_moved_as_in_python(workplace: Path) -> None:
+    space, texts = Space.load(workplace / "done"), tiny_sentences()
+    moved = ["text.txt", "--what", "sample", "--strength", "10", "--seed", "2"]
+    again = textspace("reconstruct", "done", *moved, cwd=workplace)
+    assert again.stdout.splitlines() == space.reconstruct(texts, what="sample", strength=10, seed=2)
+    assert textspace("encode", "done", *moved, "--out", "moved.npy", cwd=workplace).returncode == 0
+    codes = space.encode(texts, what="sample", strength=10, seed=2)
+    np.testing.assert_allclose(np.load(workplace / "moved.npy"), codes, atol=1e-4)
+    ends = ["interpolate", "done", *texts[:2], "--steps", "3", "--ends", "sample", "--seed", "2"]
+    for options, method in (([], Greedy()), (["--method", "sampling", "--top-p", "0.9"], Sampling(top_p=0.9))):
+        walked = textspace(*ends, *options, cwd=workplace).stdout.splitlines()
+        assert walked == space.interpolate(*texts[:2], steps=3, ends="sample", method=method, seed=2)
 
 
 def test_every_sentence_can_be_scored_token_by_token(workplace: Path) -> None:
@@ -258,6 +319,8 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("train text.txt --device gpu", "there is no device 'gpu'"),
         ("score folder text.txt", "is not a trained space: it has no recipe.json"),
         ("score done folder --split tset", "has no split 'tset'; did you mean 'test'?"),
+        ("score done text.txt --end never", "end_token is 'never': use 'included', 'dropped' or 'length'"),
+        ("score done text.txt --each --melbo", "leave out --each or --melbo"),
         ("score done folder", "has the splits train, test: choose one with --split"),
         ("recipes show vea", "there is no recipe 'vea'"),
         ("train", "Missing argument"),
@@ -278,6 +341,14 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("interpolate done anna bob --steps 1", "steps cannot be 1"),
         ("interpolate done anna bob --path round", "there is no path 'round'"),
         ("vary done anna --strength -1", "strength is -1.0"),
+        ("reconstruct done text.txt --strength 10", "nothing is drawn that it could move: ask for a sample"),
+        ("encode done text.txt --what mean --strength 1", "nothing is drawn that it could move: ask for a sample"),
+        ("interpolate done anna bob --ends middle", "ends cannot be 'middle'"),
+        ("sample done --deviation sqrt", "deviation is 'sqrt': give a number"),
+        ("sample done --deviation 0.1 --data text.txt", "give it, or sentences to sample around, not both"),
+        ("sample done --split test", "--split says how to read --data: give that too"),
+        ("sample done --data none.txt", "none.txt"),
+        ("sample done --chain -1", "chain"),
         ("neighbors done anna --data none.txt", "none.txt"),
         ("neighbors done anna --data text.txt -k 0", "cannot find 0 neighbours"),
         ("info folder", "is not a trained space: it has no recipe.json"),

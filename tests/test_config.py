@@ -228,7 +228,15 @@ def test_free_bits_are_set_by_path() -> None:
 
 # Recipes of before, and of other sizes
 
-LATER = ["pretrain", "training.update", "objective.free_bits", "decoder.skip", "decoder.word_dropout"]
+LATER = [
+    "pretrain",
+    "training.update",
+    "objective.free_bits",
+    "decoder.skip",
+    "decoder.word_dropout",
+    "encoder.word_dropout",
+    "posterior.log_variance_floor",
+]
 """Options that the first recipe.json files did not have."""
 
 
@@ -238,7 +246,7 @@ def without(data: dict, paths_left_out: list[str]) -> dict:
         *parents, last = path.split(".")
         here = data
         for parent in parents:
-            here = here[parent]
+            here = here[parent] or {}
         here.pop(last, None)
     return data
 
@@ -294,6 +302,7 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert recipe.training.update.kind == "joint"
     assert recipe.objective.free_bits is None
     assert (recipe.decoder.skip, recipe.decoder.word_dropout) == (False, 0.0)
+    assert (recipe.encoder.word_dropout, recipe.posterior.log_variance_floor) == (0.0, None)
 
 
 @pytest.mark.parametrize("corpus", SIZES)

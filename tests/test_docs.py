@@ -25,6 +25,9 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("my.txt", "more.txt", "held-out.txt"):
         (tmp_path / name).write_text("\n".join(sentences))
     (tmp_path / "reviews.tsv").write_text("\n".join(f"{len(each) % 2}\t{each}" for each in sentences))
+    (tmp_path / "questions.txt").write_text("\n".join(f"who {each} ? {each}" for each in sentences))
+    rows = [f"who {one}\t{other}\t{int(one == other)}" for one in sentences[:9] for other in sentences[:4]]
+    (tmp_path / "questions.tsv").write_text("\n".join(rows))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -423,3 +423,135 @@ def test_calls_that_make_no_sense_are_refused(
     with pytest.raises(TextspaceError) as error:
         generate(decoder_of(kind), z, Greedy(forbidden=forbidden), rows_N=torch.arange(2), count=count)
     assert str(error.value) == sentence
+
+
+# Lengths given
+
+
+def made_of_length(decoder: RecurrentDecoder, method: Method, lengths: list[int], seed: int = 0) -> Generated:
+    count = len(lengths)
+    return generate(
+        decoder,
+        codes(decoder, count),
+        method,
+        rows_N=torch.arange(count),
+        seed=seed,
+        lengths_N=torch.tensor(lengths, dtype=torch.long),
+    )
+
+
+LENGTHS = [3, 0, 15, 1, 12, 0, 7, 2, 15, 5]  # beyond the methods' max_tokens too
+
+
+def test_sentences_have_the_lengths_asked_for_in_any_batch(decoder: RecurrentDecoder, method: Method) -> None:
+    whole = made_of_length(decoder, method, LENGTHS, seed=3)
+    assert [len(words) for words in whole.ids] == LENGTHS
+    assert END not in itertools.chain.from_iterable(whole.ids)
+    assert whole.ended_N.all()
+    z_NZ = codes(decoder, len(LENGTHS))
+    for row, length in enumerate(LENGTHS):
+        alone = generate(
+            decoder,
+            None if z_NZ is None else z_NZ[row : row + 1],
+            method,
+            rows_N=torch.tensor([row]),
+            seed=3,
+            lengths_N=torch.tensor([length]),
+        )
+        assert alone.ids == [whole.ids[row]]
+        assert alone.log_prob_N.item() == pytest.approx(whole.log_prob_N[row].item(), abs=1e-10)
+
+
+def test_log_prob_is_the_models_own_for_given_lengths_too(decoder: RecurrentDecoder, method: Method) -> None:
+    generated = made_of_length(decoder, method, LENGTHS)
+    z_NZ = codes(decoder, len(LENGTHS))
+    batch = batch_of(generated.ids)
+    log_px_1NT = decoder.eval()(None if z_NZ is None else z_NZ[None], batch.decoder, Noise(0, 0, batch.rows_B)).detach()
+    for row, length in enumerate(LENGTHS):
+        expected = log_px_1NT[0, row, : length + 1].sum().item()
+        assert generated.log_prob_N[row].item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_given_length_leaves_the_best_sentence_of_that_length() -> None:
+    """By enumeration for a beam of all prefixes, and word by word for greedy decoding."""
+    decoder, lengths = decoder_of("gru", VOCABULARY, weights=2.0), [0, 1, 2, 3, 3, 2]
+    z_NZ = codes(decoder, len(lengths))
+    assert z_NZ is not None
+    searched = made_of_length(decoder, Beam(max_tokens=3, width=100, length_penalty=1.0), lengths)
+    greedy = made_of_length(decoder, Greedy(), lengths)
+    for row, length in enumerate(lengths):
+        log_p = enumerated(decoder, z_NZ[row : row + 1], 3)
+        best = max((words for words in log_p if len(words) == length), key=log_p.__getitem__)
+        assert searched.ids[row] == list(best)
+        assert searched.log_prob_N[row].item() == pytest.approx(log_p[best], abs=1e-10)
+        words: list[int] = []
+        for _ in range(length):
+            log_p_V = log_next(decoder, z_NZ[row : row + 1], words)
+            words.append(
+                max(
+                    WORDS,
+                    key=dict(
+                        zip(WORDS, log_p_V[torch.tensor(WORDS) - FIRST_PREDICTED].tolist(), strict=True)
+                    ).__getitem__,
+                )
+            )
+        assert greedy.ids[row] == words
+
+
+def test_samples_of_a_given_length_follow_the_words_probabilities_without_the_end(float64: None) -> None:
+    decoder, count, length = decoder_of("lstm", VOCABULARY, seed=3), 20_000, 2
+    z_1Z = torch.tensor([[0.5, -1.0, 1.5, 0.2]])
+    drawn = generate(
+        decoder,
+        z_1Z.expand(count, -1),
+        Sampling(),
+        rows_N=torch.arange(count),
+        seed=4,
+        lengths_N=torch.full((count,), length),
+    )
+    seen = Counter(tuple(words) for words in drawn.ids)
+    statistic, total = 0.0, 0.0
+    for pair in itertools.product(WORDS, repeat=length):
+        p = 1.0
+        for position, word in enumerate(pair):
+            log_p_V = log_next(decoder, z_1Z, list(pair[:position]))
+            p *= math.exp(log_p_V[word - FIRST_PREDICTED]) / (1 - math.exp(log_p_V[END - FIRST_PREDICTED]))
+        total += p
+        statistic += (seen[pair] - count * p) ** 2 / (count * p)
+    assert total == pytest.approx(1)
+    assert stats.chi2.sf(statistic, len(WORDS) ** length - 1) > 1e-3
+
+
+def test_a_given_length_overrules_what_is_said_of_the_end() -> None:
+    decoder = decoder_of("lstm")
+    for kind in module.METHODS:
+        banned = made_of_length(decoder, method_named(kind, forbidden=(END, UNKNOWN), max_tokens=2), LENGTHS)
+        assert banned.ids == made_of_length(decoder, method_named(kind, forbidden=(UNKNOWN,)), LENGTHS).ids
+        assert banned.ended_N.all()
+        nothing = made_of_length(decoder, method_named(kind, forbidden=tuple({*range(2, 20)} - {END})), [0, 0])
+        assert nothing.ids == [[], []]
+        assert made_of_length(decoder, method_named(kind), []).ids == []
+
+
+@pytest.mark.parametrize(
+    ("lengths", "forbidden", "sentence"),
+    [
+        ([1], (), "2 sentences need as many lengths, not 1"),
+        ([1, -1], (), "a length is below 0"),
+        (
+            [0, 1],
+            tuple({*range(2, 20)} - {END}),
+            "every word is forbidden, so no sentence can be made as long as asked",
+        ),
+    ],
+)
+def test_lengths_that_make_no_sense_are_refused(lengths: list[int], forbidden: tuple[int, ...], sentence: str) -> None:
+    with pytest.raises(TextspaceError) as error:
+        generate(
+            decoder_of("lstm"),
+            torch.zeros(2, 4),
+            Greedy(forbidden=forbidden),
+            rows_N=torch.arange(2),
+            lengths_N=torch.tensor(lengths),
+        )
+    assert str(error.value) == sentence

@@ -7,19 +7,20 @@ from helpers import small
 from torch import Tensor
 from torch.distributions import Normal, StudentT
 
-from textspace.config import Batches, ElboObjective, FreeBits, Recipe
+from textspace.config import Batches, ElboObjective, FreeBits, MimObjective, Recipe
 from textspace.data.batching import batch_of, make_batch
+from textspace.data.tokenizers import END, START
 from textspace.divergences import dual_kl, mmd
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.noise import Noise
-from textspace.objectives import DualKl, Elbo, Iwae, Wae, build_objective
+from textspace.objectives import DualKl, Elbo, Iwae, Mim, Wae, build_objective
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
 from textspace.train.processes import Processes
 from textspace.train.stream import BatchStream, Shard
 from textspace.train.updates import JointUpdate, Turn
-from textspace.types import Batch, Pass, Site, Term, Terms
+from textspace.types import Batch, Pass, Site, Term, Terms, View
 
 NOW = Progress(0, 0.0)
 
@@ -337,6 +338,79 @@ def test_the_bound_falls_with_every_sample(tiny, small_vae) -> None:
 
 
 # The dual form of the KL
+
+
+# Mutual information
+
+
+def test_the_mutual_information_loss_equals_one_computed_by_hand(passed: Pass, tiny_model, recwarn) -> None:
+    terms = Mim(MimObjective(), tiny_model)(passed, NOW)
+    q, z_SBZ = passed.sites["z"].q, passed.sites["z"].value_SBZ
+    variance_BZ = q.scale**2
+    log_q_SB = -0.5 * ((2 * math.pi * variance_BZ).log() + (z_SBZ - q.loc) ** 2 / variance_BZ).sum(2)
+    log_p_SB = -0.5 * (math.log(2 * math.pi) + z_SBZ**2).sum(2)
+    by_hand = -(passed.log_px_SB + 0.5 * (log_q_SB + log_p_SB)).mean()
+    torch.testing.assert_close(terms.loss(terms.means(16)), by_hand)
+    assert terms.weights == {"reconstruction": 1.0, "posterior_cost": 0.5, "anchor_cost": 0.5}
+    assert terms.terms["kl"].how == "closed"  # a monitor
+
+
+def test_where_the_posterior_is_the_prior_the_mutual_information_loss_has_a_closed_form(tiny_model, recwarn) -> None:
+    """-log p(x | z) + 1/2 (H + H): the entropy of the standard normal, d/2 log(2 pi e)."""
+    standard = Normal(torch.zeros(16, 8, dtype=torch.float64), torch.ones(16, 8, dtype=torch.float64))
+    samples = 20_000
+    torch.manual_seed(0)
+    site = Site(standard, standard, standard.sample((samples,)))
+    rows = torch.arange(16)
+    views = make_view(16)
+    log_px_SBT = torch.full((samples, 16, 3), -1.5, dtype=torch.float64)
+    passed = Pass(Batch(views, views, rows), None, {"z": site}, log_px_SBT, Noise(0, 0, rows))
+    terms = Mim(MimObjective(), tiny_model)(passed, NOW)
+    loss = float(terms.loss(terms.means(16)))
+    entropy = 4 * math.log(2 * math.pi * math.e)
+    error = math.sqrt(8 / 2 / samples / 16)  # half a chi-squared of 8 degrees has variance 4
+    assert abs(loss - 4.5 - entropy) < 4 * error
+
+
+def make_view(sentences: int) -> View:
+    """Sentences of two words."""
+    return View(torch.tensor([[START, 4, 5, END]]).expand(sentences, -1), torch.full((sentences,), 4))
+
+
+def test_the_gradient_of_the_mutual_information_loss_equals_finite_differences(tiny) -> None:
+    recipe = small(RECIPES["smim"]).but({"latent.dim": 3, "encoder.word_dropout": 0.3})
+    model = Model(recipe, len(tiny.tokenizer)).double().train()
+    objective = build_objective(recipe, model)
+    batch = make_batch(tiny.encoded.splits["train"], np.arange(4))
+
+    def loss() -> Tensor:
+        terms = objective(model(batch, Noise(1, 2, batch.rows_B)), NOW)
+        return terms.loss(terms.means(4))
+
+    loss().backward()
+    for name in ("posterior.mean.weight", "posterior.log_variance.bias", "encoder.embedding.weight", "decoder.output"):
+        parameter = dict(model.named_parameters())[name]
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        at = int(gradient.abs().argmax())
+        nudged = []
+        for step in (1e-5, -1e-5):
+            flat[at] += step
+            nudged.append(loss().item())
+            flat[at] -= step
+        assert (nudged[0] - nudged[1]) / 2e-5 == pytest.approx(float(gradient[at]), rel=1e-5)
+
+
+def test_posteriors_that_may_narrow_without_end_are_warned_of(tiny_model) -> None:
+    with pytest.warns(UserWarning, match="set posterior.log_variance_floor=-10"):
+        Mim(MimObjective(), tiny_model)
+
+
+def test_mutual_information_needs_densities(tiny) -> None:
+    recipe = small(RECIPES["smim"]).but({"posterior": {"kind": "delta"}})
+    with pytest.raises(TextspaceError, match="objective 'mim' needs a KL and posterior 'delta' has no density"):
+        build_objective(recipe, Model(recipe, len(tiny.tokenizer)))
+    with pytest.raises(TextspaceError, match=r"training\.criterion 'mim' needs objective 'mim', and this is 'elbo'"):
+        RECIPES["vae"].but({"training.criterion": "mim"})
 
 
 @pytest.fixture(params=["posterior", "aggregated"])

@@ -39,6 +39,16 @@ def test_a_gaussians_mean_and_log_variance_are_linear(features_BH: Tensor) -> No
     torch.testing.assert_close(q.variance.log(), features_BH @ log_variance.weight.T + log_variance.bias)
 
 
+def test_a_gaussians_log_variance_does_not_fall_below_its_floor(features_BH: Tensor) -> None:
+    free_BZ = posterior_of(GaussianPosterior())("z", features_BH, {}).variance.log()
+    floor = free_BZ.median().item()
+    posterior = posterior_of(GaussianPosterior(log_variance_floor=floor))
+    held_BZ = posterior("z", features_BH, {}).variance.log()
+    assert (free_BZ < floor).any()
+    torch.testing.assert_close(held_BZ, free_BZ.clamp(min=floor))
+    assert torch.equal(posterior("z", features_BH, {}).loc, posterior_of(GaussianPosterior())("z", features_BH, {}).loc)
+
+
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_what_a_posterior_says_of_itself_is_true(kind: str, features_BH: Tensor) -> None:
     posterior = posterior_of(CONFIGS[kind])

@@ -23,6 +23,7 @@ from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.generate import Beam, Greedy, Sampling
+from textspace.lengths import METRIC, Lengths
 from textspace.paths import interpolated
 from textspace.recipes import RECIPES
 from textspace.space import Neighbor, Parameters, Space, Variant
@@ -539,6 +540,18 @@ def test_the_scores_of_tokens_sum_to_that_of_the_sentence(kind: str, request: py
     np.testing.assert_allclose([-tokens[:-1].sum() for tokens in scores.tokens], without.reconstruction_N, rtol=1e-5)
 
 
+def test_scores_with_lengths_need_the_training_sentences_lengths(space: Space) -> None:
+    lengths = Lengths([0, 3, 0, 5])
+    known = Space(space.recipe, space.tokenizer, space.model, {METRIC: lengths.to_list()})
+    scores = known.score(["the dog .", "the"], samples=3, end_token="length")
+    assert [len(tokens) for tokens in scores.tokens] == [3, 1]  # the end is none of them
+    np.testing.assert_allclose(scores.log_length_N, lengths.log_prob([3, 1]))
+    words_N = np.array([tokens.sum() for tokens in scores.tokens])
+    np.testing.assert_allclose(-scores.reconstruction_N, words_N + scores.log_length_N, rtol=1e-5)
+    with pytest.raises(TextspaceError, match="does not know how long its training sentences were"):
+        Space(space.recipe, space.tokenizer, space.model).score("the", end_token="length")
+
+
 def test_scores_are_named_after_their_bounds(space: Space, language_model: Space, texts: list[str]) -> None:
     estimates = space.score(texts, samples=4).estimates()
     assert "importance-weighted NLL, 4 samples, upper bound" in estimates["nll"].name
@@ -807,7 +820,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "unknown end": (
         lambda space: space.score("the", end_token="excluded"),
-        "end_token is 'excluded': use 'included' or 'dropped'",
+        "end_token is 'excluded': use 'included', 'dropped' or 'length'",
     ),
 }
 

@@ -23,6 +23,7 @@ from textspace.inputs import Troubles, check_sentences, checked_codes, is_text, 
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
+from textspace.sampling import Deviation, check_strength, picked, prior_share, strayed
 
 __all__ = ["Coder", "Codes", "Parameters", "Texts", "directions"]
 
@@ -68,6 +69,7 @@ class Coder:
         texts: Texts,
         *,
         what: Literal["mean", "sample", "parameters"] = "mean",
+        strength: float | None = None,
         output: Literal["numpy", "tensor"] = "numpy",
         normalize: bool = False,
         batch_size: int | None = None,
@@ -79,6 +81,8 @@ class Coder:
         Args:
             texts: a sentence or a list of them.
             what: the posterior's mean, a sample of it, or its parameters (mean and deviation).
+            strength: of a sample: how many times the posterior's deviation; 0 is the mean, 1 a sample as it is. A
+                posterior without spread (an autoencoder's) strays by so many deviations of the prior instead.
             output: numpy on the CPU, or a tensor on the space's device.
             normalize: scale every code to length 1, and its deviation by the same factor.
             batch_size: sentences at once; by default as many as fit. The result does not depend on it.
@@ -90,7 +94,8 @@ class Coder:
             raise TextspaceError(f"encode cannot give {what!r}: ask for 'mean', 'sample' or 'parameters'")
         if output not in ("numpy", "tensor"):
             raise TextspaceError(f"encode has no output {output!r}: ask for 'numpy' or 'tensor'")
-        found = self._encode(self._encoded(listed(texts)), what, batch_size, show_progress, seed)
+        check_strength(strength, what)
+        found = self._encode(self._encoded(listed(texts)), what, batch_size, show_progress, seed, strength=strength)
         if normalize:
             length_N1 = _lengths(found[0])
             found = [codes_NZ / length_N1 for codes_NZ in found]
@@ -100,15 +105,23 @@ class Coder:
         return Parameters(*shaped) if what == "parameters" else shaped[0]
 
     def encode_stream(
-        self, texts: Iterable[str], *, what: Literal["mean", "sample"] = "mean", seed: int = 0
+        self,
+        texts: Iterable[str],
+        *,
+        what: Literal["mean", "sample"] = "mean",
+        strength: float | None = None,
+        seed: int = 0,
     ) -> Iterator[tuple[list[str], Codes]]:
         """Chunks of sentences with their codes, for a corpus larger than memory; troubles are told once, at the end."""
         if what not in ("mean", "sample"):
             raise TextspaceError(f"encode_stream cannot give {what!r}: ask for 'mean' or 'sample'")
-        for chunk, _, codes_NZ in self._streamed(texts, what, seed):
+        check_strength(strength, what)
+        for chunk, _, codes_NZ in self._streamed(texts, what, seed, strength):
             yield chunk, codes_NZ.cpu().numpy()
 
-    def _streamed(self, texts: Iterable[str], what: str, seed: int) -> Iterator[tuple[list[str], int, Tensor]]:
+    def _streamed(
+        self, texts: Iterable[str], what: str, seed: int, strength: float | None = None
+    ) -> Iterator[tuple[list[str], int, Tensor]]:
         """Chunks of sentences, the position of the first of each, and their codes."""
         self._needs_codes()
         if isinstance(texts, str):
@@ -117,12 +130,19 @@ class Coder:
         while chunk := list(islice(rest, CHUNK)):
             first = troubles.sentences
             split = self._split(chunk, troubles)
-            yield chunk, first, self._encode(split, what, None, False, seed, first)[0]
+            yield chunk, first, self._encode(split, what, None, False, seed, first, strength)[0]
         troubles.warn(self.recipe.text.max_tokens)
 
     @torch.no_grad()
     def _encode(
-        self, split: EncodedSplit, what: str, batch_size: int | None, show_progress: bool, seed: int, first: int = 0
+        self,
+        split: EncodedSplit,
+        what: str,
+        batch_size: int | None,
+        show_progress: bool,
+        seed: int,
+        first: int = 0,
+        strength: float | None = None,
     ) -> list[Tensor]:
         """[means or samples], or [means, deviations], each (N, dim), in the order of the split.
 
@@ -136,10 +156,18 @@ class Coder:
             batch = make_batch(split, rows).to(self.device)
             noise = Noise(seed, 0, batch.rows_B + first)
             site = self.model.sites(self.model.features(batch.encoder), noise, 1)["z"]
-            parts = [site.value_SBZ[0]] if what == "sample" else moments(site.q, noise)[:wanted]
+            parts = [strayed(site, noise, strength)[0]] if what == "sample" else moments(site.q, noise)[:wanted]
             for whole, part in zip(codes, parts, strict=True):
                 whole[batch.rows_B] = part
         return codes
+
+    @torch.no_grad()
+    def _around(self, split: EncodedSplit, n: int, strength: float, seed: int) -> tuple[Tensor, Tensor]:
+        """The code of a split's one sentence, and n codes that stray from it."""
+        batch = make_batch(split, np.arange(1)).to(self.device)
+        noise = Noise(seed, 0, batch.rows_B)
+        site = self.model.sites(self.model.features(batch.encoder), noise, n)["z"]
+        return moments(site.q, noise)[0][0], strayed(site, noise, strength)[:, 0]
 
     def _encoded(self, texts: Sequence[str]) -> EncodedSplit:
         """Tokens of sentences; says what was cut or is mostly unknown."""
@@ -186,8 +214,9 @@ class Coder:
         batch_size: int | None,
         show_progress: bool,
         seed: int,
+        lengths_N: Tensor | None = None,
     ) -> Iterator[str]:
-        """One sentence for each code; a language model has none and makes `count` sentences."""
+        """One sentence for each code, of a given length or not; a language model has no codes and makes `count`."""
         size = DECODED_AT_ONCE if batch_size is None else batch_size
         if size < 1:
             raise TextspaceError(f"a batch cannot hold {size} sentences")
@@ -195,7 +224,8 @@ class Coder:
         for start in track(starts, "decoding", show_progress, len(starts)):
             rows_B = torch.arange(start, min(start + size, count), device=self.device)
             codes_BZ = None if codes_NZ is None else codes_NZ[start : start + size]
-            made = generate(self.model.decoder, codes_BZ, method, rows_N=rows_B, seed=seed)
+            lengths_B = None if lengths_N is None else lengths_N[start : start + size]
+            made = generate(self.model.decoder, codes_BZ, method, rows_N=rows_B, seed=seed, lengths_N=lengths_B)
             yield from (self.tokenizer.decode(ids) for ids in made.ids)
 
     def _checked_codes(self, codes: Any) -> tuple[Tensor, bool]:
@@ -203,8 +233,11 @@ class Coder:
         self._needs_codes()
         return checked_codes(codes, self.dim, self.device, self._dtype)
 
-    def _one_code(self, given: str | ArrayLike, what: str) -> Tensor:
-        """The code of one sentence, or one code checked."""
+    def _one_code(self, given: str | ArrayLike, what: str, of: str = "mean", row: int = 0, seed: int = 0) -> Tensor:
+        """The code of one sentence (its mean, or a sample with the noise of a row), or one code checked."""
+        if of == "sample" and isinstance(given, str):
+            self._needs_codes()
+            return self._encode(self._encoded([given]), of, None, False, seed, row)[0][0]
         codes_NZ, one = self._codes_of(given)
         if not one:
             raise TextspaceError(f"{what} is one sentence or one code, and these are {len(codes_NZ)}")
@@ -219,17 +252,45 @@ class Coder:
     def _dtype(self) -> torch.dtype:
         return next(self.model.parameters()).dtype
 
-    # From the prior
+    # Codes to sample from
 
-    def prior_codes(self, n: int, *, seed: int = 0) -> Codes:
-        """Codes drawn from the prior: those that `sample` decodes."""
+    def prior_codes(self, n: int, *, deviation: Deviation | None = None, seed: int = 0) -> Codes:
+        """Codes drawn from the prior, or nearer to its middle: those that `sample` decodes."""
         self._needs_codes()
-        return self._prior_codes(n, seed).cpu().numpy()
+        return self._prior_codes(n, deviation, seed).cpu().numpy()
 
     @torch.no_grad()
-    def _prior_codes(self, n: int, seed: int) -> Tensor:
+    def _prior_codes(self, n: int, deviation: Deviation | None, seed: int) -> Tensor:
         prior = self.model.prior("z", {}).expand((n, self.dim))  # type: ignore[misc]
-        return draw(prior, Noise(seed, 0, torch.arange(n, device=self.device)), "prior", 1)[0]
+        codes_NZ = draw(prior, Noise(seed, 0, torch.arange(n, device=self.device)), "prior", 1)[0]
+        return codes_NZ if deviation is None else torch.lerp(prior.mean, codes_NZ, prior_share(deviation, self.dim))
+
+    def _first_codes(
+        self,
+        n: int,
+        deviation: Deviation | None,
+        of: Iterable[str] | None,
+        chain: int,
+        batch_size: int | None,
+        show_progress: bool,
+        seed: int,
+    ) -> Tensor | None:
+        """Where sampling starts; nowhere for a language model."""
+        if self.model.prior is None:
+            if deviation is not None or of is not None or chain:
+                raise TextspaceError(
+                    f"{self.recipe.name!r} is a language model and has no codes: sample from it without a deviation, "
+                    "sentences to sample around or a chain"
+                )
+            return None
+        if of is None:
+            return self._prior_codes(n, deviation, seed)
+        if deviation is not None:
+            raise TextspaceError(
+                "a deviation is of the prior's codes: give it, or sentences to sample around, not both"
+            )
+        texts = picked(of, n, seed, show_progress)
+        return self._encode(self._encoded(texts), "sample", batch_size, show_progress, seed)[0]
 
     def _needs_codes(self) -> None:
         if self.model.posterior is None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from textspace.config import RecurrentDecoder as RecurrentDecoderConfig
-from textspace.data.tokenizers import FIRST_PREDICTED, START, UNKNOWN
+from textspace.data.tokenizers import END, FIRST_PREDICTED, START, UNKNOWN
 from textspace.noise import Noise
 from textspace.types import View
 
@@ -44,8 +44,11 @@ class RecurrentDecoder(nn.Module):
         self.output_bias = nn.Parameter(torch.empty(predicted)) if config.output_bias else None
         self.output_skip = nn.Parameter(torch.empty(predicted, dim)) if config.skip and dim is not None else None
 
-    def forward(self, z_SBZ: Tensor | None, view: View, noise: Noise) -> Tensor:
-        """log p(x_t | x_<t, z) of the tokens after the start token, (S, B, T - 1); meaningless at padding."""
+    def forward(self, z_SBZ: Tensor | None, view: View, noise: Noise, *, has_end: bool = True) -> Tensor:
+        """log p(x_t | x_<t, z) of the tokens after the start token, (S, B, T - 1); meaningless at padding.
+
+        Without `has_end` the end token has no probability and all others share it.
+        """
         inputs_BT, targets_BT = view.ids_BT[:, :-1], view.ids_BT[:, 1:]
         samples = 1 if z_SBZ is None else len(z_SBZ)
         embedded_SBTE = self.embedding(self._without_some_words(inputs_BT, samples, noise)).expand(samples, -1, -1, -1)
@@ -56,6 +59,8 @@ class RecurrentDecoder(nn.Module):
         hidden_SBTH = self._dropped(hidden_SBTH, self.config.output_dropout, "decoder output", noise)
         targets_SBT = (targets_BT - FIRST_PREDICTED).clamp(min=0).expand(samples, -1, -1)
         logits_SBTV = self.logits(hidden_SBTH, None if z_SBZ is None else z_SBZ[:, :, None])
+        if not has_end:
+            logits_SBTV[..., END - FIRST_PREDICTED] = -torch.inf
         losses = F.cross_entropy(logits_SBTV.flatten(0, 2), targets_SBT.flatten(), reduction="none")
         return -losses.view(targets_SBT.shape)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from textspace.config import RecurrentEncoder as RecurrentEncoderConfig
+from textspace.data.tokenizers import END, PAD, START, UNKNOWN
+from textspace.noise import Noise
 from textspace.types import View
 
 __all__ = ["ENCODERS", "RecurrentEncoder", "States"]
@@ -46,9 +48,21 @@ class RecurrentEncoder(nn.Module):
         """Units of a state."""
         return self.config.hidden * (2 if self.config.bidirectional else 1)
 
-    def forward(self, view: View) -> States:
+    def forward(self, view: View, noise: Noise | None = None) -> States:
+        """The states of sentences; `noise` chooses the words that become unknown in training."""
+        view = self._without_some_words(view, noise)
         view = view.reversed() if self.config.reverse_input else view
         return self.states(self.embedding(view.ids_BT), view)
+
+    def _without_some_words(self, view: View, noise: Noise | None) -> View:
+        if not self.training or self.config.word_dropout == 0:
+            return view
+        if noise is None:
+            raise ValueError("an encoder with word dropout needs noise in training")
+        ids_BT = view.ids_BT
+        keep_BT = noise.keep("encoder words", (ids_BT.shape[1],), 1, self.config.word_dropout)[0]
+        special_BT = (ids_BT == START) | (ids_BT == END) | (ids_BT == PAD)
+        return replace(view, ids_BT=ids_BT.where(keep_BT | special_BT, UNKNOWN))
 
     def states(self, embedded_BTE: Tensor, view: View) -> States:
         """The states of inputs that are embedded already; of the view only lengths and mask matter."""

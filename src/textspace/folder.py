@@ -12,6 +12,7 @@ import torch
 from textspace.config import Recipe
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
+from textspace.evaluate.sources import MIXING, card_lines
 from textspace.model import Model
 from textspace.train import checkpoints
 
@@ -97,6 +98,7 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
     trained = metrics.get("trained", {})
     facts = {
         "Trained on": metrics.get("source"),
+        "Mixed by": f"{mixing} ({MIXING[mixing]})" if (mixing := metrics.get("mixing")) else None,
         "Code dimensions": recipe.latent.dim if recipe.posterior else "none (a language model)",
         "Vocabulary": f"{len(tokenizer):,} tokens ({tokenizer.kind})",
         "Parameters": f"{sum(model.parameter_counts().values()):,}",
@@ -116,6 +118,7 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
                 error = "" if estimate["stderr"] is None else f"{estimate['stderr']:.3f}"
                 name = estimate["name"].replace("|", "\\|")
                 lines.append(f"| {name} | {estimate['value']:.3f} | {error} | {estimate['n']:,} |")
+            lines += card_lines(metrics, split)
             break
     lines += [
         "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import torch
@@ -132,8 +132,9 @@ class Generated:
 
     Args:
         ids: of each sentence, without start and end.
-        log_prob_N: the model's log p of each, whatever the method's temperature or bans, in float64. It counts the
-            end token if there is one; otherwise it is the log p of all sentences that begin so.
+        log_prob_N: the model's log p of each, whatever the method's temperature or bans and whether its length was
+            given, in float64. It counts the end token if there is one; otherwise it is the log p of all sentences
+            that begin so.
         ended_N: whether the sentence came to its end; otherwise it was cut after `max_tokens` words.
     """
 
@@ -151,6 +152,7 @@ def generate(
     rows_N: Tensor,
     seed: int = 0,
     count: int | None = None,
+    lengths_N: Tensor | None = None,
 ) -> Generated:
     """One sentence for each code, decoded together.
 
@@ -165,6 +167,10 @@ def generate(
             the same sentence in any batch. Several samples of one code need different numbers.
         seed: of sampling.
         count: of sentences, if given; a language model makes as many as there are `rows_N`.
+        lengths_N: how many words each sentence has: its end is forbidden before, and the only choice then, whatever
+            `max_tokens` and `forbidden` say of it. Sampling so draws from the words' probabilities renormalised
+            without the end, p_seq of equation 2 of sentenceMIM [Livne et al. 2020]; `log_prob_N` is still that of the
+            model with its end token, and holds no probability of the length.
 
     >>> from textspace.model import Model
     >>> from textspace.recipes import RECIPES
@@ -189,18 +195,29 @@ def generate(
         _demand(0 <= token < vocabulary, f"there is no token {token} to forbid: ids go from 0 to {vocabulary - 1}")
     allowed = set(range(FIRST_PREDICTED, vocabulary)) - set(method.forbidden)
     _demand(bool(allowed), "every token is forbidden, so nothing can be produced")
+    if lengths_N is not None:
+        _demand(lengths_N.shape == (count,), f"{count} sentences need as many lengths, not {lengths_N.numel()}")
+        _demand(bool((lengths_N >= 0).all()), "a length is below 0")
+        words = bool(allowed - {END}) or not lengths_N.any()
+        _demand(words, "every word is forbidden, so no sentence can be made as long as asked")
+        longest = int(lengths_N.max()) if count else 0
+        forbidden = tuple(token for token in method.forbidden if token != END)
+        method = replace(method, max_tokens=max(longest, 1), forbidden=forbidden)
+        lengths_N = lengths_N.to(weight.device)
 
     was_training = decoder.training
     decoder.train(False)
     try:
         if isinstance(method, Beam):
-            return _searched(decoder, z_NZ, method, count)
-        return _stepped(decoder, z_NZ, method, rows_N.to(weight.device), seed)
+            return _searched(decoder, z_NZ, method, count, lengths_N)
+        return _stepped(decoder, z_NZ, method, rows_N.to(weight.device), seed, lengths_N)
     finally:
         decoder.train(was_training)
 
 
-def _stepped(decoder: StepDecoder, z_AZ: Tensor | None, method: Method, rows_A: Tensor, seed: int) -> Generated:
+def _stepped(
+    decoder: StepDecoder, z_AZ: Tensor | None, method: Method, rows_A: Tensor, seed: int, lengths_N: Tensor | None
+) -> Generated:
     """Greedy decoding and sampling. A counts the sentences that are still open: the others leave the batch."""
     open_A = torch.arange(len(rows_A), device=rows_A.device)
     log_prob_N = torch.zeros_like(open_A, dtype=torch.float64)
@@ -212,6 +229,8 @@ def _stepped(decoder: StepDecoder, z_AZ: Tensor | None, method: Method, rows_A: 
         logits_AV, state = decoder.step(last_A, z_AZ, state)
         log_p_AV = logits_AV.double().log_softmax(1)
         allowed_AV = _without(log_p_AV, method.forbidden)
+        if lengths_N is not None:
+            allowed_AV = _ending(allowed_AV, lengths_N[open_A] == position)
         if isinstance(method, Sampling):
             uniform_A = Noise(seed, position, rows_A).uniform("next token", (), samples=1)[0]
             chosen_A = _drawn(allowed_AV, method, uniform_A)
@@ -253,7 +272,9 @@ def _drawn(log_p_NV: Tensor, method: Sampling, uniform_N: Tensor) -> Tensor:
     return torch.searchsorted(mass_NV, uniform_N[:, None] * mass_NV[:, -1:])[:, 0]
 
 
-def _searched(decoder: StepDecoder, z_AZ: Tensor | None, method: Beam, count: int) -> Generated:
+def _searched(
+    decoder: StepDecoder, z_AZ: Tensor | None, method: Beam, count: int, lengths_N: Tensor | None
+) -> Generated:
     """Beam search. A counts the sentences still searched, W beginnings of each, C candidates to follow; M = A x W."""
     device, width = decoder.embedding.weight.device, method.width
     open_A = torch.arange(count, device=device)
@@ -269,9 +290,10 @@ def _searched(decoder: StepDecoder, z_AZ: Tensor | None, method: Beam, count: in
     for position in range(method.max_tokens + 1):
         logits_MV, state = decoder.step(last_AW.flatten(), None if z_AWZ is None else z_AWZ.flatten(0, 1), state)
         allowed_MV = _without(logits_MV, method.forbidden)
-        if position == method.max_tokens:
-            tokens_V = torch.arange(FIRST_PREDICTED, FIRST_PREDICTED + logits_MV.shape[1], device=device)
-            allowed_MV = allowed_MV.where(tokens_V == END, -math.inf)
+        if lengths_N is not None:
+            allowed_MV = _ending(allowed_MV, (lengths_N[open_A] == position).repeat_interleave(width))
+        elif position == method.max_tokens:
+            allowed_MV = _ending(allowed_MV, torch.ones_like(allowed_MV[:, 0], dtype=torch.bool))
         # Each beginning ends in one way, so 2 W candidates hold W that go on.
         top_MC, token_MC = _top(allowed_MV, 2 * width)
         log_p_MC = top_MC.double() - logits_MV.double().logsumexp(1, keepdim=True)
@@ -335,6 +357,12 @@ def _without(scores_NV: Tensor, forbidden: Sequence[int]) -> Tensor:
     """Scores with -inf for the forbidden tokens."""
     banned = [token - FIRST_PREDICTED for token in forbidden if token >= FIRST_PREDICTED]
     return scores_NV.index_fill(1, torch.tensor(banned, dtype=torch.long, device=scores_NV.device), -math.inf)
+
+
+def _ending(scores_NV: Tensor, ends_N: Tensor) -> Tensor:
+    """Scores with -inf for all but the end token in the sentences that end, and for the end token in the others."""
+    is_end_V = torch.arange(scores_NV.shape[1], device=scores_NV.device) == END - FIRST_PREDICTED
+    return scores_NV.where(ends_N[:, None] == is_end_V, -math.inf)
 
 
 def _reordered(decoder: StepDecoder, state: Any, index_M: Tensor) -> Any:

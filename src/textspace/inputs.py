@@ -17,7 +17,7 @@ from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 
-__all__ = ["Troubles", "check_sentences", "checked_codes", "is_text", "listed"]
+__all__ = ["Troubles", "check_sentences", "checked_codes", "is_text", "listed", "warn"]
 
 MOSTLY_UNKNOWN = 0.5
 """Sentences with more than this share of unknown words are reported."""
@@ -67,9 +67,9 @@ class Troubles:
     def warn(self, max_tokens: int | None) -> None:
         of_all = f"of {self.sentences:,} sentences"
         if self.cut:
-            _warn(f"{self.cut:,} {of_all} had more than {max_tokens} tokens and were cut there")
+            warn(f"{self.cut:,} {of_all} had more than {max_tokens} tokens and were cut there")
         if self.unknown:
-            _warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
+            warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
 
 
 def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, bool]:
@@ -92,7 +92,7 @@ def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype
     return matrix, one
 
 
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
     """Warn of the line outside of this package that led here."""
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("textspace."):

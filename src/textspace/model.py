@@ -60,9 +60,9 @@ class Model(nn.Module):
                 self.decoder.embedding = self.encoder.embedding
             _initialise(self, recipe.initial)
 
-    def features(self, view: View) -> Tensor | None:
-        """The pooled vector before the posterior's heads; None for a language model."""
-        return None if self.encoder is None or self.pooling is None else self.pooling(self.encoder(view))
+    def features(self, view: View, noise: Noise | None = None) -> Tensor | None:
+        """The pooled vector before the posterior's heads; None for a language model. Training needs the noise."""
+        return None if self.encoder is None or self.pooling is None else self.pooling(self.encoder(view, noise))
 
     def sites(
         self,
@@ -85,13 +85,16 @@ class Model(nn.Module):
             sites[name] = Site(q, self.prior(name, drawn), drawn[name])
         return sites
 
-    def decode(self, batch: Batch, features_BH: Tensor | None, sites: dict[str, Site], noise: Noise) -> Pass:
-        """log p(x | z) of a batch at the sampled codes."""
+    def decode(
+        self, batch: Batch, features_BH: Tensor | None, sites: dict[str, Site], noise: Noise, *, has_end: bool = True
+    ) -> Pass:
+        """log p(x | z) of a batch at the sampled codes; without `has_end` the end token has no probability."""
         z_SBZ = sites["z"].value_SBZ if sites else None
-        return Pass(batch, features_BH, sites, self.decoder(z_SBZ, batch.decoder, noise), noise)
+        token_log_px_SBT = self.decoder(z_SBZ, batch.decoder, noise, has_end=has_end)
+        return Pass(batch, features_BH, sites, token_log_px_SBT, noise, has_end)
 
     def forward(self, batch: Batch, noise: Noise, samples: int = 1) -> Pass:
-        features_BH = self.features(batch.encoder)
+        features_BH = self.features(batch.encoder, noise)
         return self.decode(batch, features_BH, self.sites(features_BH, noise, samples), noise)
 
     def inference_parameters(self) -> list[nn.Parameter]:
@@ -118,7 +121,8 @@ def _initialise(model: nn.Module, initial: Initial) -> None:
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if id(parameter) in embeddings:
-            nn.init.uniform_(parameter, -initial.embeddings, initial.embeddings)
+            if initial.embeddings is not None:
+                nn.init.uniform_(parameter, -initial.embeddings, initial.embeddings)
         elif initial.weights is not None and not name.startswith("dual."):
             nn.init.uniform_(parameter, -initial.weights, initial.weights)
         elif name.startswith("decoder.output"):  # bare parameters: PyTorch has no rule of its own for them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -13,7 +14,9 @@ from textspace.config import (
     DualKlObjective,
     ElboObjective,
     FreeBits,
+    GaussianPosterior,
     IwaeObjective,
+    MimObjective,
     Recipe,
     ReconstructionObjective,
     WaeObjective,
@@ -27,7 +30,18 @@ from textspace.posteriors import Posterior
 from textspace.schedules import Progress, schedule
 from textspace.types import Pass, Site, Term, Terms
 
-__all__ = ["OBJECTIVES", "DualKl", "Elbo", "Iwae", "Objective", "Reconstruction", "Wae", "build_objective", "kl_terms"]
+__all__ = [
+    "OBJECTIVES",
+    "DualKl",
+    "Elbo",
+    "Iwae",
+    "Mim",
+    "Objective",
+    "Reconstruction",
+    "Wae",
+    "build_objective",
+    "kl_terms",
+]
 
 Others = Mapping[str, Tensor]
 """What an objective's `shared` gave for the other sentences of the global batch; empty when there are none."""
@@ -122,6 +136,34 @@ class Iwae(_PerSentence):
         bound_B = math.log(len(log_weights_SB)) - log_weights_SB.logsumexp(0)
         terms = {"iw_bound": Term(bound_B), "reconstruction": _reconstruction(passed), **kl_terms(passed)}
         return Terms(terms, {"iw_bound": 1.0})
+
+
+class Mim(_PerSentence):
+    """-(log p(x | z) + 1/2 (log q(z | x) + log p(z))), z from the posterior; p(z) is the anchor.
+
+    The loss of mutual-information learning with samples from the encoder [Livne et al. 2020, algorithm 1], without
+    the constant H(x) / 2: an upper bound on the joint entropy of sentences and codes. It rewards narrow posteriors
+    without end, so that they need a floor.
+    """
+
+    def __init__(self, config: MimObjective, model: Model) -> None:
+        _needs_kl("mim", model)
+        if isinstance(model.recipe.posterior, GaussianPosterior) and model.recipe.posterior.log_variance_floor is None:
+            warnings.warn(
+                "objective 'mim' makes posteriors narrower without end, and its loss falls without end: "
+                "set posterior.log_variance_floor=-10",
+                stacklevel=2,
+            )
+
+    def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
+        sites = passed.sites.values()
+        terms = {
+            "reconstruction": _reconstruction(passed),
+            "posterior_cost": Term(torch.stack([-site.log_q_SB.mean(0) for site in sites]).sum(0)),
+            "anchor_cost": Term(torch.stack([-site.log_p_SB.mean(0) for site in sites]).sum(0)),
+        }
+        weights = {"reconstruction": 1.0, "posterior_cost": 0.5, "anchor_cost": 0.5}
+        return Terms(terms | kl_terms(passed), weights)
 
 
 class DualKl(_PerSentence):
@@ -232,7 +274,14 @@ def _kind(model: Model, part: str) -> str:
     return getattr(model.recipe, part).kind
 
 
-OBJECTIVES = {"elbo": Elbo, "reconstruction": Reconstruction, "iwae": Iwae, "dual-kl": DualKl, "wae": Wae}
+OBJECTIVES = {
+    "elbo": Elbo,
+    "reconstruction": Reconstruction,
+    "iwae": Iwae,
+    "mim": Mim,
+    "dual-kl": DualKl,
+    "wae": Wae,
+}
 
 
 def build_objective(recipe: Recipe, model: Model) -> Objective:

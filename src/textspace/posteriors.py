@@ -23,18 +23,22 @@ __all__ = ["POSTERIORS", "DeltaPosterior", "GaussianPosterior", "ImplicitPosteri
 
 
 class GaussianPosterior(nn.Module):
-    """Independent normals, mean and log-variance linear in the features."""
+    """Independent normals, mean and log-variance linear in the features; the latter may have a floor."""
 
     distributions: ClassVar[dict[str, type[Distribution]]] = {"z": Normal}
     has_log_prob = True
 
     def __init__(self, config: GaussianPosteriorConfig, features: int, dim: int) -> None:
         super().__init__()
+        self.floor = config.log_variance_floor
         self.mean = nn.Linear(features, dim)
         self.log_variance = nn.Linear(features, dim)
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Normal:
-        return Normal(self.mean(features_BH), (0.5 * self.log_variance(features_BH)).exp(), validate_args=False)
+        log_variance_BZ = self.log_variance(features_BH)
+        if self.floor is not None:
+            log_variance_BZ = log_variance_BZ.clamp(min=self.floor)
+        return Normal(self.mean(features_BH), (0.5 * log_variance_BZ).exp(), validate_args=False)
 
 
 class DeltaPosterior(nn.Module):

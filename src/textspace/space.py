@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from numpy.typing import ArrayLike
@@ -16,14 +15,16 @@ from textspace.coder import Coder, Codes, Parameters, Texts, directions
 from textspace.config import Recipe
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
-from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.generate import Method, Sampling
 from textspace.inputs import Troubles, listed
+from textspace.lengths import Lengths
 from textspace.model import Model
-from textspace.noise import Noise
+from textspace.noise import Noise, seed_of
 from textspace.paths import Path as CodePath
 from textspace.paths import interpolated
 from textspace.progress import track
+from textspace.sampling import Deviation, check_strength
 from textspace.types import EndToken
 
 if TYPE_CHECKING:
@@ -137,32 +138,74 @@ class Space(Coder):
         texts: Texts,
         *,
         what: Literal["mean", "sample"] = "mean",
+        strength: float | None = None,
         method: Method | None = None,
         batch_size: int | None = None,
         show_progress: bool = False,
         seed: int = 0,
     ) -> str | list[str]:
-        """Encode and decode again: how much of a sentence its code holds."""
+        """Encode and decode again: how much of a sentence its code holds.
+
+        The code is the posterior's mean, a sample of it, or a sample with `strength` times the posterior's deviation,
+        as in `encode`; sentenceMIM's perturbed reconstruction [Livne et al. 2020] has strength 10.
+        """
         if what not in ("mean", "sample"):
             raise TextspaceError(f"reconstruct cannot decode {what!r}: ask for 'mean' or 'sample'")
         both: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress, "seed": seed}
-        return self.decode(self.encode(texts, what=what, output="tensor", **both), method=method, **both)
+        codes_NZ = self.encode(texts, what=what, strength=strength, output="tensor", **both)
+        return self.decode(codes_NZ, method=method, **both)
 
-    @torch.no_grad()
     def sample(
         self,
         n: int = 1,
         *,
+        deviation: Deviation | None = None,
+        of: Iterable[str] | None = None,
+        chain: int = 0,
+        lengths: Literal["decoded", "drawn"] = "decoded",
         method: Method | None = None,
         batch_size: int | None = None,
         show_progress: bool = False,
         seed: int = 0,
     ) -> list[str]:
-        """New sentences: codes from the prior, words sampled from the decoder (or by another method)."""
+        """New sentences: codes from the prior, words sampled from the decoder.
+
+        Args:
+            n: how many.
+            deviation: draw codes nearer to the prior's middle, with so many of its deviations (sentenceMIM's paper
+                takes 0.1), or "dim" for 1 / sqrt(dimensions), as its public code does.
+            of: draw codes from the aggregated posterior of these sentences instead: a sentence at random, and a
+                sample of its posterior. They are read once, and only those drawn are held.
+            chain: so many times encode what was decoded (a posterior sample) and decode that, so that codes the
+                decoder was not trained on give way to codes of sentences.
+            lengths: "decoded", a sentence is as long as its decoder makes it; or "drawn", its number of tokens is
+                drawn first, from the lengths of training sentences, and the decoder chooses the words
+                (sentenceMIM's equation 2).
+            method: how to choose words; `Sampling()` by default.
+            batch_size: sentences at once; the result depends on it through rounding alone.
+            show_progress: show bars.
+            seed: of all randomness.
+        """
         if n < 0:
             raise TextspaceError(f"cannot sample {n} sentences: give a number from 0")
-        codes_NZ = None if self.model.prior is None else self._prior_codes(n, seed)
-        return list(self._decode(codes_NZ, n, method or Sampling(), batch_size, show_progress, seed))
+        if chain < 0:
+            raise TextspaceError(f"a chain cannot have {chain} rounds: give a number from 0")
+        if lengths not in ("decoded", "drawn"):
+            raise TextspaceError(f"lengths cannot be {lengths!r}: use 'decoded' or 'drawn'")
+        known = Lengths.of_metrics(self.metrics) if lengths == "drawn" else None
+
+        def decoded(codes_NZ: torch.Tensor | None, seed: int) -> list[str]:
+            uniform_N = Noise(seed, 0, torch.arange(n)).uniform("length", (), samples=1)[0]
+            lengths_N = None if known is None else torch.from_numpy(known.drawn(uniform_N.numpy()))
+            how = method or Sampling()
+            return list(self._decode(codes_NZ, n, how, batch_size, show_progress, seed, lengths_N))
+
+        texts = decoded(self._first_codes(n, deviation, of, chain, batch_size, show_progress, seed), seed)
+        for number in range(1, chain + 1):
+            round_seed = seed_of(seed, "chain", number)
+            split = self._split(texts, Troubles())  # which are not told: these are not the user's sentences
+            texts = decoded(self._encode(split, "sample", batch_size, show_progress, round_seed)[0], round_seed)
+        return texts
 
     # In between
 
@@ -173,11 +216,20 @@ class Space(Coder):
         *,
         steps: int = 7,
         path: CodePath = "linear",
+        ends: Literal["mean", "sample"] = "mean",
         method: Method | None = None,
         seed: int = 0,
     ) -> list[str]:
-        """Sentences on the way from one to another, both ends included; ends are sentences or codes."""
-        start_Z, end_Z = (self._one_code(end, "an end").cpu().numpy() for end in (a, b))
+        """Sentences on the way from one to another, both ends included.
+
+        Ends are sentences or codes. Sentences stand for their posteriors' means, or for samples of them, as in
+        sentenceMIM [Livne et al. 2020], each end with its own noise.
+        """
+        if ends not in ("mean", "sample"):
+            raise TextspaceError(f"ends cannot be {ends!r}: use 'mean' or 'sample'")
+        start_Z, end_Z = (
+            self._one_code(end, "an end", ends, row, seed).cpu().numpy() for row, end in enumerate((a, b))
+        )
         return self.decode(interpolated(start_Z, end_Z, steps, path), method=method, seed=seed)
 
     def vary(
@@ -185,21 +237,17 @@ class Space(Coder):
     ) -> list[Variant]:
         """Sentences near another, like paraphrases: its code is moved at random and decoded.
 
-        At strength 1 the code is a sample of the posterior; at 0 it is the mean, at 2 it strays twice as far. A
-        posterior without spread (an autoencoder's) strays by `strength` prior deviations instead.
+        At strength 1 the code is a sample of the posterior; at 0 it is the mean, at 2 it strays twice as far, and
+        sentenceMIM's paper goes to 10. A posterior without spread (an autoencoder's) strays by `strength` prior
+        deviations instead.
         """
         if not isinstance(text, str):
             raise TextspaceError(f"vary takes one sentence, not a {type(text).__name__}: give a string")
         if n < 0:
             raise TextspaceError(f"cannot make {n} variants: give a number from 0")
-        if not 0 <= strength < math.inf:
-            raise TextspaceError(f"strength is {strength}: give a number from 0 (the mean itself) up")
-        mean_Z, deviation_Z = self.encode(text, what="parameters", output="tensor")
-        if not deviation_Z.any() and self.model.prior is not None:
-            deviation_Z = self.model.prior("z", {}).stddev
-        rows_N = torch.arange(n, device=self.device)
-        noise_NZ = Noise(seed, 0, rows_N).normal("vary", (self.dim,), 1, mean_Z.dtype)[0]
-        moved_NZ = mean_Z + strength * deviation_Z * noise_NZ
+        self._needs_codes()
+        check_strength(strength)
+        mean_Z, moved_NZ = self._around(self._encoded([text]), n, strength, seed)
         texts = self.decode(moved_NZ, method=method, seed=seed)
         split = self._split(texts, Troubles())  # which are not told: these are not the user's sentences
         landed_NZ = self._encode(split, "mean", None, False, 0)[0]
@@ -253,11 +301,16 @@ class Space(Coder):
         """
         if samples < 0:
             raise TextspaceError(f"cannot take {samples} samples: give a number from 0 (no importance-weighted bound)")
-        if end_token not in get_args(EndToken):
-            raise TextspaceError(f"end_token is {end_token!r}: use 'included' or 'dropped'")
-        split = self._encoded(listed(texts))
+        lengths = lengths_for(end_token, self.metrics)
         return likelihood(
-            self.model, split, samples=samples, end_token=end_token, seed=seed, keep_tokens=True, progress=show_progress
+            self.model,
+            self._encoded(listed(texts)),
+            samples=samples,
+            end_token=end_token,
+            lengths=lengths,
+            seed=seed,
+            keep_tokens=True,
+            progress=show_progress,
         )
 
     def examine(self, texts: Texts, *, seed: int = 0, show_progress: bool = False) -> Examination:

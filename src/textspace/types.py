@@ -19,8 +19,10 @@ from textspace.noise import Noise
 
 __all__ = ["Batch", "Bound", "EndToken", "Estimate", "Pass", "Site", "Term", "Terms", "View"]
 
-EndToken = Literal["included", "dropped"]
-"""Whether a likelihood counts the end token; "dropped" leaves that one term out and nothing else."""
+EndToken = Literal["included", "dropped", "length"]
+"""How a likelihood ends a sentence: the end token is one like any other ("included"); that one term is left out and
+nothing else ("dropped"), which leaves no distribution over sentences; or the end token has no probability, so that the
+words share it all, and the length has a distribution of its own ("length")."""
 
 Bound = Literal["exact", "upper", "lower", "none"]
 """On which side of the truth an estimate lies in expectation; "none" where there is no truth to bound."""
@@ -41,6 +43,11 @@ class View:
     def mask_BT(self) -> Tensor:
         """True at real tokens, start and end included."""
         return torch.arange(self.ids_BT.shape[1], device=self.ids_BT.device) < self.device_lengths_B[:, None]
+
+    @cached_property
+    def before_end_BT(self) -> Tensor:
+        """True at real tokens, the end excluded."""
+        return torch.arange(self.ids_BT.shape[1], device=self.ids_BT.device) < self.device_lengths_B[:, None] - 1
 
     @cached_property
     def device_lengths_B(self) -> Tensor:
@@ -136,7 +143,8 @@ class Pass:
 
     `sites` is empty for a language model: its KL is absent, not zero. `token_log_px_SBT` holds log p(x_t | x_<t, z)
     of the tokens after the start token; entries at padding mean nothing, so read `log_px_SBT`. `features_BH` is what
-    the posterior saw, and `noise` what the samples were drawn with.
+    the posterior saw, and `noise` what the samples were drawn with. Where the end token had no probability (`has_end`
+    is False) its place counts as padding.
     """
 
     batch: Batch
@@ -144,22 +152,22 @@ class Pass:
     sites: dict[str, Site]
     token_log_px_SBT: Tensor
     noise: Noise
+    has_end: bool = True
 
     @cached_property
     def log_px_SBT(self) -> Tensor:
         """Per token, zero at padding."""
-        return self.token_log_px_SBT.where(self.batch.decoder.mask_BT[:, 1:], 0.0)
+        view = self.batch.decoder
+        return self.token_log_px_SBT.where((view.mask_BT if self.has_end else view.before_end_BT)[:, 1:], 0.0)
 
     @cached_property
     def log_px_SB(self) -> Tensor:
-        """log p(x | z), the end token included."""
+        """log p(x | z), the end token included where it has a probability."""
         return self.log_px_SBT.sum(2)
 
     def log_px_without_end_SB(self) -> Tensor:
         """log p(x | z) less the end token's term."""
-        last_B = self.batch.decoder.device_lengths_B - 2
-        end_SB1 = self.log_px_SBT.gather(2, last_B[None, :, None].expand(len(self.log_px_SBT), -1, 1))
-        return self.log_px_SB - end_SB1.squeeze(2)
+        return self.log_px_SBT.where(self.batch.decoder.before_end_BT[:, 1:], 0.0).sum(2)
 
 
 @dataclass(frozen=True)

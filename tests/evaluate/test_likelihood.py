@@ -13,7 +13,8 @@ from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
 from textspace.divergences import dual_kl
-from textspace.evaluate.likelihood import likelihood
+from textspace.errors import TextspaceError
+from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
@@ -313,3 +314,77 @@ def test_sentences_have_their_dual_form_among_their_numbers(implicit: Model, tin
     measured = likelihood(implicit, test_split)
     assert [row["dual_kl"] for row in measured.rows()] == measured.dual_kl_N.tolist()
     assert "dual_kl" not in next(likelihood(tiny_model, test_split).rows())
+
+
+# Models trained with mutual-information learning, and other priors
+
+
+@pytest.fixture(scope="module")
+def mim(tiny) -> Model:
+    return Model(small(RECIPES["vae"]).but({"objective": {"kind": "mim"}}), len(tiny.tokenizer)).eval()
+
+
+def test_the_mim_loss_is_its_formula_and_no_bound(mim: Model, tiny_model, test_split) -> None:
+    measured = likelihood(mim, test_split, samples=3)
+    batch = make_batch(test_split, np.arange(len(test_split)))
+    with torch.no_grad():
+        passed = mim(batch, Noise(0, 0, batch.rows_B), samples=3)
+    z = passed.sites["z"]
+    log_q = Normal(z.q.mean, z.q.stddev).log_prob(z.value_SBZ).sum(2)
+    log_p = Normal(0.0, 1.0).log_prob(z.value_SBZ).sum(2)
+    expected_N = -(passed.log_px_SB + 0.5 * (log_q + log_p)).mean(0)
+    np.testing.assert_allclose(measured.mim_N, expected_N.numpy(), atol=1e-4)
+    estimate = measured.estimates()["mim"]
+    assert estimate.value == pytest.approx(expected_N.mean().item(), abs=1e-4)
+    assert estimate.bound == "none"
+    assert estimate.name.endswith("without the constant H(x)/2; no bound on NLL")
+    assert [row["mim"] for row in measured.rows()] == measured.mim_N.tolist()
+    assert "mim" not in likelihood(tiny_model, test_split).estimates()
+
+
+def test_shares_of_the_mim_loss_and_of_other_priors_add_up(mim: Model, test_split) -> None:
+    class Wide:
+        name = "a wider normal"
+
+        def log_prob(self, z_SBZ: torch.Tensor) -> torch.Tensor:
+            return Normal(0.0, 2.0).log_prob(z_SBZ.double()).sum(2)
+
+    def measured(**more: object) -> Likelihood:
+        return likelihood(mim, test_split, samples=7, priors={"wide": Wide()}, **more)
+
+    whole, chunks, small_batches = measured(chunk=7), measured(chunk=3), measured(batch_tokens=30)
+    shares = [measured(batch_tokens=30, share=(i, 3)) for i in range(3)]
+    exchanged: list[list[torch.Tensor]] = [[] for _ in shares]
+    for share, given in zip(shares, exchanged, strict=True):
+        share.summed_with(lambda own, given=given: given.append(own) or own)
+    sums = [sum(parts) for parts in zip(*exchanged, strict=True)]
+    together = shares[0].summed_with(lambda own: sums.pop(0))
+    for other in (chunks, small_batches, together):
+        np.testing.assert_allclose(other.mim_N, whole.mim_N, atol=1e-4)
+        np.testing.assert_allclose(other.under["wide"].nll_N, whole.under["wide"].nll_N, atol=1e-4)
+    assert "importance-weighted NLL under a wider normal, 7 samples" in together.estimates()["nll_wide"].name
+    assert together.estimates()["nll_wide_ppl_word"].settings["prior"] == "a wider normal"
+
+
+def test_a_prior_equal_to_the_models_own_gives_its_bound(mim: Model, test_split) -> None:
+    class Same:
+        name = "a standard normal"
+
+        def log_prob(self, z_SBZ: torch.Tensor) -> torch.Tensor:
+            return Normal(0.0, 1.0).log_prob(z_SBZ.double()).sum(2)
+
+    measured = likelihood(mim, test_split, samples=5, priors={"same": Same()})
+    np.testing.assert_allclose(measured.under["same"].nll_N, measured.nll_N, atol=1e-5)
+    np.testing.assert_allclose(measured.under["same"].effective_samples_N, measured.effective_samples_N, atol=1e-4)
+    for wrong in ({"samples": 0}, {"samples": 5, "proposal_scale": 0.0}):
+        with pytest.raises(TextspaceError, match=r"other priors need|proposal_scale is 0\.0"):
+            likelihood(mim, test_split, **{"priors": {"same": Same()}} | wrong)
+
+
+def test_the_proposal_of_a_posterior_without_density_widens_too(tiny, test_split, one_dimensional) -> None:
+    recipe = one_dimensional.recipe.but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    model = Model(recipe, len(tiny.tokenizer)).eval()
+    truth = exact_log_px(model, test_split)
+    narrow, wide = (likelihood(model, test_split, samples=300, proposal_scale=scale) for scale in (1.0, 15.0))
+    assert (wide.nll_N + truth).mean() < 0.05 < (narrow.nll_N + truth).mean()
+    assert "deviation at least 0.1, with 15 times its deviation" in wide.estimates()["nll"].name

@@ -257,10 +257,11 @@ def test_a_mistake_in_a_measure_is_not_hidden(subject) -> None:
 
 
 def test_the_end_token_chooses_the_likelihood() -> None:
-    with_end, without = "likelihood", "likelihood_without_end"
+    with_end, without, length = "likelihood", "likelihood_without_end", "likelihood_with_length_prior"
     assert chosen_measures("quick").keys() == measures_of("quick").keys()
-    for end, names in {"included": {with_end}, "dropped": {without}, "both": {with_end, without}}.items():
-        assert chosen_measures("quick", end=end).keys() & {with_end, without} == names
+    expected = {"included": {with_end}, "dropped": {without}, "both": {with_end, without}, "length": {length}}
+    for end, names in expected.items():
+        assert chosen_measures("quick", end=end).keys() & {with_end, without, length} == names
     assert list(chosen_measures("quick", [without])) == [without]
 
 
@@ -415,7 +416,7 @@ MISTAKES = {
     "no such data": (["evaluate", "SPACE", "--data", "nothing.txt"], "there is no file 'nothing.txt'"),
     "suite": (["evaluate", "SPACE", "--data", "DATA", "--suite", "quik"], "did you mean 'quick'?"),
     "measure": (["evaluate", "SPACE", "--data", "DATA", "--measure", "posteriors"], "did you mean 'posterior'?"),
-    "end": (["evaluate", "SPACE", "--data", "DATA", "--end-token", "no"], "use included, dropped or both"),
+    "end": (["evaluate", "SPACE", "--data", "DATA", "--end-token", "no"], "use included, dropped, length or both"),
     "tasks": (["evaluate", "SPACE", "--data", "DATA", "--tasks", "none"], "there is no folder 'none'"),
     "samples": (["evaluate", "SPACE", "--data", "DATA", "--samples", "0"], "--samples"),
     "out": (["evaluate", "SPACE", "--data", "DATA", "--out", "DATA"], "name another with --out"),

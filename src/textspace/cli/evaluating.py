@@ -16,6 +16,7 @@ from textspace.errors import TextspaceError, nearest
 
 if TYPE_CHECKING:
     from textspace.data.options import ReadOptions
+    from textspace.evaluate.measure import Table
     from textspace.evaluate.reports.comparison import Comparison, Row
     from textspace.evaluate.reports.report import Report
 
@@ -54,8 +55,8 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
 
     if asked.suite not in SUITES:
         raise TextspaceError(f"there is no suite {asked.suite!r}; {nearest(asked.suite, SUITES)}")
-    if asked.end_token not in ("included", "dropped", "both"):
-        raise TextspaceError(f"--end-token is {asked.end_token!r}: use included, dropped or both")
+    if asked.end_token not in ("included", "dropped", "length", "both"):
+        raise TextspaceError(f"--end-token is {asked.end_token!r}: use included, dropped, length or both")
     if asked.tasks is not None and not asked.tasks.is_dir():
         raise TextspaceError(f"there is no folder {str(asked.tasks)!r} with files of tasks")
     suite: Any = asked.suite
@@ -138,6 +139,19 @@ def print_report(report: Report) -> None:
         columns = {"measure": "left", "value ± error": "right", "n": "right", "what it says": "left"}
         print_table(columns, rows)
         typer.echo()
+    for entry in report.entries.values():
+        for key, table in entry.findings.tables.items():
+            if key == "by_source" or (table.grouped and not headlines):
+                _print_findings(table)
+
+
+def _print_findings(table: Table) -> None:
+    from textspace.evaluate.reports.text import alignment, shown_rows
+
+    typer.echo(f"{table.title}:")
+    sides = ["right" if side == "r" else "left" for side in alignment(table)]
+    print_table(dict(zip(table.columns, sides, strict=True)), shown_rows(table))
+    typer.echo()
 
 
 def print_comparison(found: Comparison) -> None:
@@ -156,6 +170,10 @@ def print_comparison(found: Comparison) -> None:
     rows = found.headlines() or [(row.name, row) for row in found.rows]
     # On the left, since only there cells are broken over lines where spaces are many.
     columns = dict.fromkeys(["measure", *found.reports], "left")
-    print_table(columns, [(label, *(cell(row, place) for place in places)) for label, row in rows])
-    first = next(iter(found.reports))
-    typer.echo(f"\nWith a sign: the difference to {first}, mean over the same sentences ± standard error.")
+    if rows:
+        print_table(columns, [(label, *(cell(row, place) for place in places)) for label, row in rows])
+        first = next(iter(found.reports))
+        typer.echo(f"\nWith a sign: the difference to {first}, mean over the same sentences ± standard error.")
+    if not found.headlines():
+        for table in (each for of in found.tables.values() for each in of.values()):
+            _print_findings(table)

@@ -170,7 +170,8 @@ def _print_numbers(examination: Examination) -> None:
 Data = Annotated[
     str | None,
     typer.Option(
-        help="The text to measure on: a file, a folder with train/valid/test files, 'builtin', ... A file without "
+        help="The text to measure on: a file, a folder with train/valid/test files, 'builtin', ...; several with "
+        "commas between are measured together and, in likelihood and reconstruction, each apart. A file without "
         "splits is cut as for training if the space was trained on it, else all of it is tested on."
     ),
 ]
@@ -180,7 +181,7 @@ MeasureNames = Annotated[
     typer.Option("--measure", help="Instead of the suite's: this measure; may be repeated.", metavar="NAME"),
 ]
 Samples = Annotated[int | None, typer.Option(help="Importance samples, instead of the suite's number.", min=1)]
-EndToken = Annotated[str, typer.Option(help="In likelihoods: included, dropped, or both.")]
+EndToken = Annotated[str, typer.Option(help="In likelihoods: included, dropped, both of these, or length.")]
 Tasks = Annotated[
     Path | None, typer.Option(help="Folder with the files of sentence-pair and transfer tasks.", show_default=False)
 ]

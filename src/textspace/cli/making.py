@@ -55,7 +55,11 @@ def train(
         bool, typer.Option("--dry-run", help="Only say what would be trained, and how long it would take.")
     ] = False,
     mixing: Annotated[
-        str, typer.Option(help="Several sources: 'all' sentences each epoch, or 'balanced' sources.")
+        str,
+        typer.Option(
+            help="Several sources: 'all' takes every sentence once an epoch, so that larger sources count for more; "
+            "'balanced' takes from each as many as the smallest has, drawn anew each epoch. Each is measured apart too."
+        ),
     ] = "all",
     text_column: TextColumn = None,
     label_column: LabelColumn = None,

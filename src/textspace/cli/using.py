@@ -1,4 +1,4 @@
-"""Commands that use a trained space: encode, decode, sample and the like."""
+"""Commands that use a trained space: encode, decode, neighbors, score and the like."""
 
 from __future__ import annotations
 
@@ -35,6 +35,15 @@ from textspace.cli.shared import (
 )
 from textspace.errors import TextspaceError
 
+Strength = Annotated[
+    float | None,
+    typer.Option(
+        help="Of a sample: how many times the posterior's deviation. 0 is the mean, 1 the posterior itself; "
+        "sentenceMIM's perturbed reconstructions have 10.",
+        show_default=False,
+    ),
+]
+
 
 @app.command()
 def encode(
@@ -44,6 +53,7 @@ def encode(
         str, typer.Option(help="codes.npy, .npz, .csv, .jsonl or .parquet; '-' is .jsonl on standard output.")
     ] = "-",
     what: Annotated[str, typer.Option(help="The posterior's mean, or a sample of it.")] = "mean",
+    strength: Strength = None,
     split: Split = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -58,14 +68,18 @@ def encode(
 
       textspace encode my-space my.txt --out codes.npy
 
+      textspace encode my-space my.txt --what sample --strength 0.5 --seed 1 --out near.npy
+
       echo "a sentence" | textspace encode my-space -
     """
     from textspace.codes import CodeWriter
     from textspace.progress import track
+    from textspace.sampling import check_strength
     from textspace.space import Space
 
     if what not in ("mean", "sample"):
         raise TextspaceError(f"--what is {what!r}: use mean or sample")
+    check_strength(strength, what)
     space = Space.load(folder, device)
     corpus = uncut_corpus(source, split, space.recipe, text_column, label_column, header)
     total = sum(len(part) for part in corpus.splits.values())
@@ -80,7 +94,7 @@ def encode(
     written = 0
     with CodeWriter(out, space.dim) as writer:
         shown = track(texts(), "encoding", out != "-", total)
-        for chunk, codes in space.encode_stream(shown, what=what, seed=seed):  # type: ignore[arg-type]
+        for chunk, codes in space.encode_stream(shown, what=what, strength=strength, seed=seed):  # type: ignore[arg-type]
             chunk_labels, labels = labels[: len(chunk)], labels[len(chunk) :]
             writer.write(codes, chunk, chunk_labels if corpus.labels else None)
             written += len(codes)
@@ -129,6 +143,7 @@ def reconstruct(
     folder: Folder,
     source: Source,
     what: Annotated[str, typer.Option(help="Decode the posterior's mean, or a sample of it.")] = "mean",
+    strength: Strength = None,
     how: MethodName = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -141,11 +156,15 @@ def reconstruct(
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Encode sentences and decode them again.
+    """Encode sentences and decode them again: from their codes, from samples, or from codes moved further.
 
-    Example:
+    Examples:
 
       echo "the chef burned the soup ." | textspace reconstruct my-space -
+
+      textspace reconstruct my-space held-out.txt --what sample --seed 1
+
+      textspace reconstruct my-space held-out.txt --what sample --strength 10
     """
     from textspace.space import Space
 
@@ -153,93 +172,18 @@ def reconstruct(
     space = Space.load(folder, device)
     corpus = uncut_corpus(source, split, space.recipe, text_column, None, header)
     texts = [record.text for part in corpus.splits.values() for record in part]
-    made = space.reconstruct(texts, what=what, method=chosen, seed=seed, show_progress=not sys.stdout.isatty())  # type: ignore[arg-type]
+    made = space.reconstruct(
+        texts,
+        what=what,  # type: ignore[arg-type]
+        strength=strength,
+        method=chosen,
+        seed=seed,
+        show_progress=not sys.stdout.isatty(),
+    )
     if as_json:
         print_json([{"text": text, "reconstruction": again} for text, again in zip(texts, made, strict=True)])
     else:
         print_lines(made, as_json)
-
-
-@app.command()
-def sample(
-    folder: Folder,
-    n: Annotated[int, typer.Option("-n", help="How many.", min=0)] = 5,
-    how: MethodName = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    width: Width = None,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: Json = False,
-) -> None:
-    """Make new sentences: codes from the prior, words sampled.
-
-    Example:
-
-      textspace sample my-space -n 5 --seed 1 --temperature 0.7
-    """
-    from textspace.space import Space
-
-    chosen = method(how, "sampling", temperature=temperature, top_k=top_k, top_p=top_p, width=width)
-    print_lines(Space.load(folder, device).sample(n, method=chosen, seed=seed), as_json)
-
-
-@app.command()
-def interpolate(
-    folder: Folder,
-    first: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
-    second: Annotated[str, typer.Argument(help="Another.", show_default=False)],
-    steps: Annotated[int, typer.Option(help="How many sentences, both ends included.")] = 7,
-    path: Annotated[str, typer.Option(help="linear or spherical.")] = "linear",
-    how: MethodName = None,
-    width: Width = None,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: Json = False,
-) -> None:
-    """Walk from one sentence to another through the space.
-
-    Example:
-
-      textspace interpolate my-space "one text" "another" --steps 5
-    """
-    from textspace.space import Space
-
-    chosen = method(how, "greedy", width=width)
-    space = Space.load(folder, device)
-    print_lines(space.interpolate(first, second, steps=steps, path=path, method=chosen, seed=seed), as_json)  # type: ignore[arg-type]
-
-
-@app.command()
-def vary(
-    folder: Folder,
-    text: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
-    n: Annotated[int, typer.Option("-n", help="How many.", min=0)] = 5,
-    strength: Annotated[float, typer.Option(help="0 is the sentence's own code, 1 a sample of its posterior.")] = 1.0,
-    how: MethodName = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    seed: Seed = 0,
-    device: Device = None,
-    as_json: Json = False,
-) -> None:
-    """Make variants of a sentence, and say how far from it re-encoding lands.
-
-    Example:
-
-      textspace vary my-space "a text" -n 5 --strength 1.5
-    """
-    from textspace.space import Space
-
-    chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p)
-    variants = Space.load(folder, device).vary(text, n, strength=strength, method=chosen, seed=seed)
-    if as_json:
-        print_json([variant._asdict() for variant in variants])
-        return
-    rows = ((variant.text, f"{variant.moved:.2f}", f"{variant.landed:.2f}") for variant in variants)
-    print_table({"variant": "left", "moved": "right", "landed": "right"}, rows)
 
 
 @app.command()
@@ -280,7 +224,16 @@ def score(
     source: Source,
     samples: Annotated[int, typer.Option(help="Importance samples; 0 leaves that bound out.", min=0)] = 100,
     each: Annotated[bool, typer.Option("--each", help="A line of JSON for every sentence, token by token.")] = False,
-    drop_end: Annotated[bool, typer.Option("--drop-end", help="Leave the end token out of every likelihood.")] = False,
+    end: Annotated[
+        str,
+        typer.Option(
+            help="How sentences end: included (the end token is one like any other), dropped (its term is left out) "
+            "or length (it has no probability, and the length has that of training sentences)."
+        ),
+    ] = "included",
+    melbo: Annotated[
+        bool, typer.Option("--melbo", help="Also MELBO, a bound whose prior is the scored text itself.")
+    ] = False,
     split: Split = None,
     text_column: TextColumn = None,
     header: Header = None,
@@ -294,13 +247,19 @@ def score(
 
       textspace score my-space held-out.txt --samples 500
 
+      textspace score my-space held-out.txt --end dropped --melbo
+
       echo "a sentence" | textspace score my-space - --each
     """
-    from textspace.evaluate.likelihood import likelihood
+    from textspace.evaluate.likelihood import lengths_for, likelihood
+    from textspace.evaluate.melbo import Melbo
     from textspace.space import Space
     from textspace.train.fit import prepare
 
+    if each and melbo:
+        raise TextspaceError("MELBO is a number of a set of sentences and not of each: leave out --each or --melbo")
     space = Space.load(folder, device)
+    lengths = lengths_for(end, space.metrics)
     corpus = uncut_corpus(source, split, space.recipe, text_column, None, header)
     prepared = prepare(corpus, space.recipe, tokenizer=space.tokenizer, progress=True)
     for line in corpus.report.lines():
@@ -313,16 +272,20 @@ def score(
         space.model,
         encoded,
         samples=samples,
-        end_token="dropped" if drop_end else "included",
+        end_token=end,  # type: ignore[arg-type]
+        lengths=lengths,
         seed=seed,
         keep_tokens=each,
         progress=True,
     )
     if not each:
-        print_estimates(measured.estimates(), as_json)
+        found = measured.estimates()
+        found |= Melbo.of(measured, encoded).estimates(nll=found.get("nll")) if melbo else {}
+        print_estimates(found, as_json)
         return
     for row, numbers in enumerate(measured.rows()):
-        tokens = [space.tokenizer.token(int(token)) for token in encoded.ids(row)] + ["</s>"]
+        tokens = [space.tokenizer.token(int(token)) for token in encoded.ids(row)]
+        tokens += ["</s>"] if end != "length" else []
         typer.echo(json.dumps({"text": encoded.text(row), **numbers, "tokens": tokens}, ensure_ascii=False))
 
 

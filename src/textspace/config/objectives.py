@@ -15,6 +15,7 @@ __all__ = [
     "ElboObjective",
     "FreeBits",
     "IwaeObjective",
+    "MimObjective",
     "ObjectiveConfig",
     "ReconstructionObjective",
     "WaeObjective",
@@ -61,6 +62,12 @@ class IwaeObjective(Config):
         return self
 
 
+class MimObjective(Config):
+    """Mutual-information learning: reconstruction, and half of -log q(z | x) - log p(z) at the sample."""
+
+    kind: Literal["mim"] = "mim"
+
+
 class DualFunction(Config):
     """The network v of the dual form of a KL, leaky ReLU throughout."""
 
@@ -90,6 +97,6 @@ class WaeObjective(Config):
 
 
 ObjectiveConfig = Annotated[
-    ElboObjective | ReconstructionObjective | IwaeObjective | DualKlObjective | WaeObjective,
+    ElboObjective | ReconstructionObjective | IwaeObjective | MimObjective | DualKlObjective | WaeObjective,
     Field(discriminator="kind"),
 ]

@@ -37,6 +37,8 @@ class RecurrentEncoder(Config):
     bidirectional: bool = False
     reverse_input: bool = False
     """Feed the words in reverse order."""
+    word_dropout: Share = 0.0
+    """Share of the words it reads that become unknown in training; never start and end tokens, or the decoder's."""
 
 
 class SimplePooling(Config):
@@ -59,6 +61,8 @@ PoolingConfig = Annotated[SimplePooling | AttentionPooling, Field(discriminator=
 
 class GaussianPosterior(Config):
     kind: Literal["gaussian"] = "gaussian"
+    log_variance_floor: float | None = None
+    """Smallest log-variance of a dimension; objectives that reward narrow posteriors, such as 'mim', need one."""
 
 
 class DeltaPosterior(Config):
@@ -106,5 +110,5 @@ class RecurrentDecoder(Config):
 class Initial(Config):
     weights: Positive | None = 0.01
     """All weights but embeddings start in U(-weights, weights); PyTorch's own rule when null."""
-    embeddings: Positive = 0.1
-    """Embeddings start in U(-embeddings, embeddings)."""
+    embeddings: Positive | None = 0.1
+    """Embeddings start in U(-embeddings, embeddings); PyTorch's own rule, N(0, 1), when null."""

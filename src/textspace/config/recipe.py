@@ -75,6 +75,11 @@ class Recipe(Config):
                 f"objective {kinds['objective']!r} and training.update {kinds['training.update']!r} do not fit: "
                 "objective 'dual-kl' needs training.update 'alternating', which trains its dual function and no other"
             )
+        if self.training.criterion == "mim" and kinds["objective"] != "mim":
+            raise ValueError(
+                f"training.criterion 'mim' needs objective 'mim', and this is {kinds['objective']!r}: "
+                "use criterion 'elbo' or 'reconstruction'"
+            )
         if kinds["training.update"] == "aggressive" and self.posterior is None:
             raise ValueError("training.update 'aggressive' needs an encoder, and a language model has none")
         if self.decoder.tie_output and self.decoder.embedding != self.decoder.hidden:

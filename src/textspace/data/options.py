@@ -17,6 +17,7 @@ __all__ = [
     "Record",
     "choose_columns",
     "close_names",
+    "find_column",
     "is_number",
     "names_of",
 ]
@@ -136,8 +137,7 @@ def choose_columns(
     """The text and label columns: as asked for, else by name, else (text only) the longest on average."""
     folded = [name.casefold() for name in names or ()]
     text, label = (
-        None if column is None else _find_column(column, names, width, where)
-        for column in (options.text, options.label)
+        None if column is None else find_column(column, names, width, where) for column in (options.text, options.label)
     )
     why = None
     if text is None:
@@ -162,7 +162,8 @@ def _length(row: Sequence[Any], column: int) -> int:
     return len(row[column]) if column < len(row) and isinstance(row[column], str) else 0
 
 
-def _find_column(column: str | int, names: Sequence[str] | None, width: int, where: str) -> int:
+def find_column(column: str | int, names: Sequence[str] | None, width: int, where: str) -> int:
+    """The number from 0 of a column asked for by name, or by number from 1."""
     if isinstance(column, str) and names is not None and column in names:
         return names.index(column)
     if is_number(column):

@@ -42,6 +42,7 @@ __all__ = [
     "ending",
     "iterable_reader",
     "json_reader",
+    "raw_rows",
     "reason",
     "row_of",
     "sentence_for_failure",
@@ -257,6 +258,30 @@ def _encodable(text: str, report: ReadReport) -> str:
         return text
     report.bad_utf8 += 1
     return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+# --- tables of more than text and label ---
+
+
+def raw_rows(path: Path, report: ReadReport) -> Iterator[list[str] | dict[str, Any]]:
+    """The rows of a .tsv or .csv file as cells, those of a .jsonl file as objects; blank or broken ones are counted."""
+    kind = ending(path)
+    if kind not in (".tsv", ".csv", ".jsonl"):
+        raise TextspaceError(f"{str(path)!r} is no table: give a .tsv, .csv or .jsonl file (also .gz)")
+    if kind == ".jsonl":
+        for line in _lines(path, report):
+            if not line.strip():
+                report.empty += 1
+            elif (value := _object(line)) is None:
+                report.bad_row()
+            else:
+                yield value
+        return
+    for cells in _cells(path, report):
+        if cells:
+            yield cells
+        else:
+            report.empty += 1
 
 
 # --- streams and Python iterables ---

@@ -204,10 +204,10 @@ def diagnose(
         return Diagnosis("collapsing", told, _advice("collapsed", recipe))
     apart = known.get("marginal_kl")
     if apart is not None and apart > OVERFULL_ABOVE:
-        expected = ", as is to be expected of an autoencoder" if _is_autoencoder(recipe) else ""
         told = (
-            f"The codes do not fill the prior, from which they all together lie at least {apart:.1f} nats away, so "
-            f"that samples from the prior will make little sense{expected}: {facts}."
+            f"The codes do not fill the prior, from which they all together lie at least {apart:.1f} nats away, so that "
+            f"samples from the prior will make little sense (textspace sample --data draws near the codes of real "
+            f"sentences instead){_expected(recipe)}: {facts}."
         )
         return Diagnosis("overfull", told, _advice("overfull", recipe))
     near = "" if apart is None else f", and all codes together lie near the prior ({apart:.1f} nats)"
@@ -265,5 +265,9 @@ def _final(recipe: Recipe, option: str) -> float:
     return weight.value if isinstance(weight, Constant) else weight.end
 
 
-def _is_autoencoder(recipe: Recipe) -> bool:
-    return _final(recipe, "kl_weight") == 0 and _final(recipe, "mmd_weight") == 0
+def _expected(recipe: Recipe) -> str:
+    """Of which recipes it is known that their codes do not fill the prior."""
+    if recipe.objective.kind == "mim":
+        return ", as is to be expected of mutual-information learning"
+    autoencoder = _final(recipe, "kl_weight") == 0 and _final(recipe, "mmd_weight") == 0
+    return ", as is to be expected of an autoencoder" if autoencoder else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import numpy as np
 import torch
@@ -14,145 +14,46 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from textspace.config import DualKlObjective
+from textspace.config import DualKlObjective, MimObjective
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import moments
 from textspace.divergences import dual_kl
-from textspace.evaluate.statistics import standard_error
+from textspace.errors import TextspaceError
+from textspace.evaluate.bounds import Likelihood, Normalisation, Settings, Weighted
+from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
-from textspace.types import Batch, Bound, EndToken, Estimate, Pass
+from textspace.types import Batch, EndToken, Pass
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
 
-__all__ = ["Likelihood", "likelihood"]
-
-LOOSE_BELOW = 10
-"""An importance-weighted estimate whose effective sample size is below this calls itself loose."""
+__all__ = ["Likelihood", "Prior", "batches_of", "lengths_for", "likelihood", "log_px_SB", "weighted_bound"]
 
 FITTED_DEVIATION_FLOOR = 0.1
 """Smallest deviation of a Gaussian fitted to the samples of a posterior that has no density."""
 
 Floats = NDArray[np.float64]
 Proposal = Callable[[Distribution], Distribution]
-Normalisation = Literal["word", "token", "character"]
 
 
-@dataclass(frozen=True)
-class Likelihood:
-    """Per-sentence results in the order of the data, in nats; `estimates` sums them up.
+class Prior(Protocol):
+    """A density of codes that may stand in for the model's own prior."""
 
-    `kl_N` and `elbo_N` are absent (empty, None) for a language model, whose `nll_N` is exact; where there is a latent
-    `nll_N` is the importance-weighted upper bound, and None when no samples were asked for. `elbo_N` is the negative
-    ELBO.
-    """
+    name: str
+    """In words, as in "NLL under ..."."""
 
-    reconstruction_N: Floats
-    kl_N: dict[str, Floats]
-    kl_per_dimension: dict[str, Floats]
-    elbo_N: Floats | None
-    nll_N: Floats | None
-    effective_samples_N: Floats | None
-    counts_N: dict[Normalisation, NDArray[np.int64]]
-    settings: dict[str, str | int | float | bool | None]
-    tokens: list[Floats] | None = field(default=None, repr=False)
-    """log p(x_t | x_<t, z) of every token, averaged over samples, when asked for."""
-    dual_kl_N: Floats | None = None
-    """The dual form of the KL where the model was trained with it: a lower bound on the KL in expectation."""
+    def log_prob(self, z_SBZ: Tensor) -> Tensor:
+        """Of shape (S, B), in float64."""
+        ...
 
-    def __len__(self) -> int:
-        return len(self.reconstruction_N)
 
-    def estimates(self) -> dict[str, Estimate]:
-        """Every number of the corpus: nats per sentence, and perplexities per word, token and character."""
-        found = {"reconstruction": self._mean("reconstruction, -E_q log p(x|z)", self.reconstruction_N, "none")}
-        for name, kl_N in self.kl_N.items():
-            label = "kl" if len(self.kl_N) == 1 else f"kl_{name}"
-            found[label] = self._mean(f"KL(q || p) of {name}", kl_N, "none", better=None)
-        if self.dual_kl_N is not None:
-            name = f"dual form of {self.settings['dual_kl_of']}, lower bound on it"
-            found["dual_kl"] = self._mean(name, self.dual_kl_N, "lower", better=None)
-            # A dual function that fits badly gives a bound far below 0, where 0 is the better one: no KL lies below it.
-            whole_N = self.reconstruction_N + (self.dual_kl_N if self.dual_kl_N.mean() > 0 else 0)
-            name = "reconstruction + dual form of the KL (or 0 if that is more), lower bound on the negative ELBO"
-            found["dual_elbo"] = self._mean(f"{name}, no bound on NLL", whole_N, "lower")
-        if self.elbo_N is not None:
-            found |= self._with_perplexities("elbo", "negative ELBO, upper bound on NLL", self.elbo_N, "upper")
-        if self.nll_N is not None:
-            bound: Bound = "exact" if self.effective_samples_N is None else "upper"
-            found |= self._with_perplexities("nll", self._nll_name(), self.nll_N, bound)
-        if self.effective_samples_N is not None:
-            found["effective_samples"] = self._mean(
-                "effective sample size of the importance weights",
-                self.effective_samples_N,
-                "none",
-                better="higher",
-            )
-        return found
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Every sentence's numbers under the names `estimates` uses, with its tokens' log-probabilities if kept."""
-        columns = {"nll": self.nll_N, "elbo": self.elbo_N, "reconstruction": self.reconstruction_N}
-        columns |= {"kl" if len(self.kl_N) == 1 else f"kl_{name}": kl_N for name, kl_N in self.kl_N.items()}
-        columns |= {"dual_kl": self.dual_kl_N}
-        for row in range(len(self)):
-            numbers: dict[str, Any] = {name: float(c[row]) for name, c in columns.items() if c is not None}
-            if self.tokens is not None:
-                numbers["token_log_probabilities"] = self.tokens[row].tolist()
-            yield numbers
-
-    def summed_with(self, total: Callable[[Tensor], Tensor]) -> Likelihood:
-        """The whole from shares (see `likelihood`): `total` sums a tensor over the processes that hold them."""
-
-        def whole(values: Floats) -> Floats:
-            return total(torch.from_numpy(values)).cpu().numpy()
-
-        return replace(
-            self,
-            reconstruction_N=whole(self.reconstruction_N),
-            kl_N={name: whole(kl) for name, kl in self.kl_N.items()},
-            kl_per_dimension={name: whole(kl) for name, kl in self.kl_per_dimension.items()},
-            elbo_N=None if self.elbo_N is None else whole(self.elbo_N),
-            dual_kl_N=None if self.dual_kl_N is None else whole(self.dual_kl_N),
-            nll_N=None if self.nll_N is None else whole(self.nll_N),
-            effective_samples_N=None if self.effective_samples_N is None else whole(self.effective_samples_N),
-        )
-
-    @property
-    def loose(self) -> bool:
-        """Whether the importance-weighted bound rests on too few effective samples to be near the truth."""
-        return self.effective_samples_N is not None and float(np.mean(self.effective_samples_N)) < LOOSE_BELOW
-
-    def _nll_name(self) -> str:
-        if self.effective_samples_N is None:
-            return "exact NLL"
-        name = f"importance-weighted NLL, {self.settings['samples']} samples, upper bound"
-        if self.settings["proposal"] != "posterior":
-            name += f", proposal: {self.settings['proposal']}"
-        if self.loose:
-            name += f" (loose: effective sample size {float(np.mean(self.effective_samples_N)):.1f})"
-        return name
-
-    def _with_perplexities(self, key: str, name: str, nats_N: Floats, bound: Bound) -> dict[str, Estimate]:
-        found = {key: self._mean(name, nats_N, bound)}
-        for per, counts_N in self.counts_N.items():
-            found[f"{key}_ppl_{per}"] = self._perplexity(f"perplexity per {per} from {name}", nats_N, counts_N, bound)
-        return found
-
-    def _mean(
-        self, name: str, nats_N: Floats, bound: Bound, better: Literal["lower", "higher"] | None = "lower"
-    ) -> Estimate:
-        return Estimate(name, float(nats_N.mean()), standard_error(nats_N), len(nats_N), bound, better, self.settings)
-
-    def _perplexity(self, name: str, nats_N: Floats, counts_N: NDArray[np.int64], bound: Bound) -> Estimate:
-        """exp(total nats / total count), its error by the delta method for a ratio of sums."""
-        nats_per_unit = float(nats_N.sum() / counts_N.sum())
-        value = math.exp(nats_per_unit) if nats_per_unit < 700 else math.inf
-        ratio_error = standard_error(nats_N - nats_per_unit * counts_N)
-        error = None if ratio_error is None else value * ratio_error / float(counts_N.mean())
-        return Estimate(name, value, error, len(nats_N), bound, "lower", self.settings)
+def lengths_for(end_token: str, metrics: Mapping[str, Any]) -> Lengths | None:
+    """The lengths that `likelihood` needs for a way to end sentences, as a trained space keeps them."""
+    if end_token not in get_args(EndToken):
+        raise TextspaceError(f"end_token is {end_token!r}: use 'included', 'dropped' or 'length'")
+    return Lengths.of_metrics(metrics) if end_token == "length" else None
 
 
 @torch.no_grad()
@@ -162,6 +63,9 @@ def likelihood(
     *,
     samples: int = 0,
     end_token: EndToken = "included",
+    lengths: Lengths | None = None,
+    priors: Mapping[str, Prior] | None = None,
+    proposal_scale: float = 1.0,
     seed: int = 0,
     chunk: int | None = None,
     batch_tokens: int | None = None,
@@ -180,7 +84,13 @@ def likelihood(
         model: on the device where it shall run.
         split: the sentences.
         samples: K; 0 leaves the bound out, and reconstruction and ELBO take one sample.
-        end_token: "dropped" leaves the end token out of every likelihood and count.
+        end_token: "dropped" leaves the end token out of every likelihood and count; with "length" the end token has
+            no probability, and log p(length) is added to every likelihood.
+        lengths: the distribution of lengths, for "length".
+        priors: further priors of z by short names: the same samples give the bound under each.
+        proposal_scale: z_k come from the posterior with its deviation times this, which also takes the place of q(z|x)
+            in the weights: more samples count where the posterior is narrower than p(z|x). Reconstruction and ELBO
+            stay those of the posterior itself, and take one sample.
         seed: of the noise.
         chunk: samples at once; by default as many as fit.
         batch_tokens: padded tokens at once; by default as many as fit.
@@ -190,21 +100,19 @@ def likelihood(
         share: (i, n): compute the i-th of n shares of the batches only and leave zeros elsewhere.
         progress: show a bar.
     """
+    _check(model, samples, end_token, lengths, priors, proposal_scale)
     device = next(model.parameters()).device
-    # The logits are the largest tensor by far: this many numbers of them at once.
-    logits_at_once = 2**26 if device.type == "cpu" else 2**27
-    if batch_tokens is None:
-        batch_tokens = max(64, min(logits_at_once // model.vocabulary, 2**15))
-    plan = plan_batches(split.lengths, size=None, tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
-    mine = range(share[0], len(plan), share[1])
-    batches = track((_batch(split, plan[i], encoder_split) for i in mine), "scoring", progress, len(mine))
-
+    logits_at_once, batches = batches_of(model, split, batch_tokens, encoder_split, share, progress)
     has_latent = model.posterior is not None
     sites = list(model.posterior.distributions) if model.posterior is not None else []
-    names = ["reconstruction", *sites, *(["bound", "effective"] if samples and has_latent else [])]
+    weighted = ["", *(priors or {})] if samples and has_latent else []
+    names = ["reconstruction", *sites, *(f"{what} {key}" for key in weighted for what in ("bound", "effective"))]
     names += ["dual_kl"] if model.dual is not None else []
+    names += ["mim"] if isinstance(model.recipe.objective, MimObjective) else []
     columns = {name: np.zeros(len(split)) for name in names}
     per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in sites}
+    log_length_N = None if lengths is None else lengths.log_prob(np.asarray(split.lengths) - 2)
+    asked = _Asked(samples, end_token, priors or {}, proposal_scale, chunk, logits_at_once)
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
 
     was_training = model.training
@@ -212,22 +120,25 @@ def likelihood(
     for batch in batches:
         rows = batch.rows_B.numpy()
         noise = Noise(seed, 0, batch.rows_B.to(device))
-        scored = _score(model, batch.to(device), noise, samples, end_token, chunk, logits_at_once)
+        log_length_B = torch.from_numpy(log_length_N[rows]).to(device) if log_length_N is not None else None
+        scored = _score(model, batch.to(device), noise, asked, log_length_B)
         for name, values_B in scored.columns.items():
             columns[name][rows] = values_B.double().cpu().numpy()
         for name, kl_Z in scored.kl_per_dimension.items():
             per_dimension[name] += kl_Z.cpu()
         if keep_tokens:
             for row, length, log_px_T in zip(rows, batch.decoder.lengths_B, scored.log_px_BT.cpu(), strict=True):
-                tokens[row] = log_px_T[: int(length) - 1].double().numpy()
+                tokens[row] = log_px_T[: int(length) - (2 if end_token == "length" else 1)].double().numpy()
     model.train(was_training)
 
-    settings: dict[str, str | int | float | bool | None] = {
+    settings: Settings = {
         "samples": samples if has_latent else None,
         "seed": seed if has_latent else None,
         "end_token": end_token,
-        "proposal": _proposal_name(model),
+        "proposal": _proposal_name(model, proposal_scale),
     }
+    if proposal_scale != 1:
+        settings["proposal_scale"] = proposal_scale
     if isinstance(objective := model.recipe.objective, DualKlObjective):
         settings["dual_kl_of"] = "KL(q(z|x) || p(z))" if objective.of == "posterior" else "KL(q(z) || p(z))"
     kl_N = {name: columns[name] for name in sites} if model.posterior is None or model.posterior.has_log_prob else {}
@@ -237,13 +148,57 @@ def likelihood(
         kl_N=kl_N,
         kl_per_dimension={name: (kl / len(split)).numpy() for name, kl in per_dimension.items() if name in kl_N},
         elbo_N=elbo_N,
-        nll_N=columns.get("bound") if has_latent else columns["reconstruction"],
-        effective_samples_N=columns.get("effective"),
+        nll_N=columns.get("bound ") if has_latent else columns["reconstruction"],
+        effective_samples_N=columns.get("effective "),
         counts_N=_counts(split, end_token),
         settings=settings,
         tokens=tokens if keep_tokens else None,
         dual_kl_N=columns.get("dual_kl"),
+        mim_N=columns.get("mim"),
+        under={
+            key: Weighted(columns[f"bound {key}"], columns[f"effective {key}"], {"prior": prior.name})
+            for key, prior in (priors or {}).items()
+        },
+        log_length_N=log_length_N,
     )
+
+
+def _check(
+    model: Model,
+    samples: int,
+    end_token: EndToken,
+    lengths: Lengths | None,
+    priors: Mapping[str, Prior] | None,
+    proposal_scale: float,
+) -> None:
+    if (end_token == "length") != (lengths is not None):
+        raise TextspaceError(
+            "end_token 'length' and a distribution of lengths go together: give both, such as "
+            "lengths=Lengths.of_metrics(space.metrics), or neither"
+        )
+    if priors and (model.posterior is None or not samples):
+        raise TextspaceError("other priors need codes and importance samples: give a space with codes and samples=100")
+    if not 0 < proposal_scale < math.inf:
+        raise TextspaceError(f"proposal_scale is {proposal_scale}: give a number above 0 (1 is the posterior itself)")
+
+
+def batches_of(
+    model: Model,
+    split: EncodedSplit,
+    batch_tokens: int | None,
+    encoder_split: EncodedSplit | None = None,
+    share: tuple[int, int] = (0, 1),
+    progress: bool = False,
+) -> tuple[int, Iterable[Batch]]:
+    """How many logits fit into memory at once, and the batches to be scored (see `likelihood`)."""
+    # The logits are the largest tensor by far.
+    logits_at_once = 2**26 if next(model.parameters()).device.type == "cpu" else 2**27
+    if batch_tokens is None:
+        batch_tokens = max(64, min(logits_at_once // model.vocabulary, 2**15))
+    plan = plan_batches(split.lengths, size=None, tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
+    mine = range(share[0], len(plan), share[1])
+    batches = (_batch(split, plan[i], encoder_split) for i in mine)
+    return logits_at_once, track(batches, "scoring", progress, len(mine))
 
 
 def _batch(split: EncodedSplit, rows: NDArray[np.int64], encoder_split: EncodedSplit | None) -> Batch:
@@ -261,12 +216,23 @@ def _counts(split: EncodedSplit, end_token: EndToken) -> dict[Normalisation, NDA
     }
 
 
-def _proposal_name(model: Model) -> str | None:
+def _proposal_name(model: Model, scale: float) -> str | None:
     if model.posterior is None:
         return None
+    wider = "" if scale == 1 else f" with {scale:g} times its deviation"
     if model.posterior.has_log_prob:
-        return "posterior"
-    return f"Gaussian fitted to posterior samples, deviation at least {FITTED_DEVIATION_FLOOR}"
+        return f"posterior{wider}"
+    return f"Gaussian fitted to posterior samples, deviation at least {FITTED_DEVIATION_FLOOR}{wider and ',' + wider}"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    samples: int
+    end_token: EndToken
+    priors: Mapping[str, Prior]
+    scale: float
+    chunk: int | None
+    at_once: int
 
 
 @dataclass(frozen=True)
@@ -276,21 +242,14 @@ class _Scored:
     log_px_BT: Tensor
 
 
-def _score(
-    model: Model,
-    batch: Batch,
-    noise: Noise,
-    samples: int,
-    end_token: EndToken,
-    chunk: int | None,
-    at_once: int,
-) -> _Scored:
+def _score(model: Model, batch: Batch, noise: Noise, asked: _Asked, log_length_B: Tensor | None) -> _Scored:
     """One batch, its samples in chunks; each chunk continues the numbering of the noise."""
     features_BH = model.features(batch.encoder)
+    samples, device = asked.samples, noise.rows_B.device
     has_density = model.posterior is None or model.posterior.has_log_prob
-    wanted = max(samples, 1) if has_density and model.posterior is not None else 1
-    if chunk is None:
-        chunk = max(1, at_once // (batch.decoder.ids_BT.numel() * model.vocabulary))
+    own_proposal = has_density and asked.scale == 1  # the samples of the posterior serve both as well
+    wanted = max(samples, 1) if own_proposal and model.posterior is not None else 1
+    chunk = asked.chunk or max(1, asked.at_once // (batch.decoder.ids_BT.numel() * model.vocabulary))
 
     def passes(count: int, proposal: Proposal) -> Iterator[tuple[float, Pass]]:
         """The passes that make up `count` samples, each with its share of them."""
@@ -298,20 +257,27 @@ def _score(
             size = min(chunk, count - first)
             chunk_noise = noise.after(first)
             sites = model.sites(features_BH, chunk_noise, size, proposal)
-            yield size / count, model.decode(batch, features_BH, sites, chunk_noise)
+            has_end = asked.end_token != "length"
+            yield size / count, model.decode(batch, features_BH, sites, chunk_noise, has_end=has_end)
 
-    def log_px_SB(passed: Pass) -> Tensor:
-        return (passed.log_px_SB if end_token == "included" else passed.log_px_without_end_SB()).double()
+    def log_px(passed: Pass) -> Tensor:
+        return log_px_SB(passed, asked.end_token, log_length_B)
 
-    def log_weights_SB(passed: Pass) -> Tensor:
-        return log_px_SB(passed) + sum(s.log_p_SB.double() - s.log_q_SB.double() for s in passed.sites.values())
+    def log_weights_SB(passed: Pass) -> dict[str, Tensor]:
+        """Under the model's own prior, called "", and under the others."""
+        own_SB = log_px(passed) + sum(s.log_p_SB.double() - s.log_q_SB.double() for s in passed.sites.values())
+        found = {"": own_SB}
+        for key, prior in asked.priors.items():
+            z = passed.sites["z"]
+            found[key] = own_SB - z.log_p_SB.double() + prior.log_prob(z.value_SBZ)
+        return found
 
-    columns: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=noise.rows_B.device))
-    kl_per_dimension: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=noise.rows_B.device))
-    log_px_BT = torch.zeros((), device=noise.rows_B.device)  # stays where it is until somebody asks for tokens
+    columns: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=device))
+    kl_per_dimension: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=device))
+    log_px_BT = torch.zeros((), device=device)  # stays where it is until somebody asks for tokens
     log_weights = []
     for part, passed in passes(wanted, lambda q: q):
-        columns["reconstruction"] = columns["reconstruction"] - log_px_SB(passed).mean(0) * part
+        columns["reconstruction"] = columns["reconstruction"] - log_px(passed).mean(0) * part
         log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0) * part
         if model.dual is not None and features_BH is not None:
             z_SBZ, prior_SBZ = passed.sites["z"].value_SBZ, passed.sites["z"].prior_draws(passed.noise, "prior draws")
@@ -320,18 +286,42 @@ def _score(
             for name, site in passed.sites.items():
                 columns[name] = columns[name] + site.kl_B.double() * part
                 kl_per_dimension[name] = kl_per_dimension[name] + site.kl_BZ.double().sum(0) * part
+            if isinstance(model.recipe.objective, MimObjective):
+                columns["mim"] = columns["mim"] + _mim_SB(passed, log_px(passed)).mean(0) * part
+        if samples and own_proposal and passed.sites:
             log_weights.append(log_weights_SB(passed))
     if samples and model.posterior is not None:
-        if not has_density:
-            log_weights = [log_weights_SB(passed) for _, passed in passes(samples, lambda q: _fitted(q, noise))]
-        all_SB = torch.cat(log_weights)
-        log_sum_B = all_SB.logsumexp(0)
-        columns["bound"] = math.log(samples) - log_sum_B
-        columns["effective"] = (2 * log_sum_B - (2 * all_SB).logsumexp(0)).exp()
+        if not own_proposal:
+            proposals = passes(samples, lambda q: _proposed(q, noise, asked.scale))
+            log_weights = [log_weights_SB(passed) for _, passed in proposals]
+        for key in log_weights[0]:
+            all_SB = torch.cat([each[key] for each in log_weights])
+            columns[f"bound {key}"], columns[f"effective {key}"] = weighted_bound(all_SB)
     return _Scored(columns, kl_per_dimension, log_px_BT)
 
 
-def _fitted(q: Distribution, noise: Noise) -> Normal:
-    """A Gaussian fitted to a posterior without a density, to draw proposals from."""
+def log_px_SB(passed: Pass, end_token: EndToken, log_length_B: Tensor | None) -> Tensor:
+    """log p(x | z), in float64, with sentences that end so."""
+    if end_token == "dropped":
+        return passed.log_px_without_end_SB().double()
+    return passed.log_px_SB.double() + (0 if log_length_B is None else log_length_B)
+
+
+def weighted_bound(log_weights_SB: Tensor) -> tuple[Tensor, Tensor]:
+    """-log of the mean weight of each sentence, and the effective sample size (none where all weights are 0)."""
+    log_sum_B = log_weights_SB.logsumexp(0)
+    effective_B = (2 * log_sum_B - (2 * log_weights_SB).logsumexp(0)).exp()
+    return math.log(len(log_weights_SB)) - log_sum_B, effective_B.nan_to_num(0)
+
+
+def _mim_SB(passed: Pass, log_px_SB: Tensor) -> Tensor:
+    """-(log p(x|z) + 1/2 (log q(z|x) + log P(z))) at each sample."""
+    return -log_px_SB - 0.5 * sum((s.log_q_SB.double() + s.log_p_SB.double()) for s in passed.sites.values())
+
+
+def _proposed(q: Distribution, noise: Noise, scale: float) -> Normal:
+    """What proposals are drawn from: the posterior, or a Gaussian fitted to one without a density; made wider."""
     mean_BZ, deviation_BZ = moments(q, noise)
-    return Normal(mean_BZ, deviation_BZ.clamp(min=FITTED_DEVIATION_FLOOR))
+    if not isinstance(q, Normal):
+        deviation_BZ = deviation_BZ.clamp(min=FITTED_DEVIATION_FLOOR)
+    return Normal(mean_BZ, scale * deviation_BZ, validate_args=False)

@@ -15,14 +15,29 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
+from textspace.noise import seed_of
 from textspace.types import EndToken, Estimate
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
     from textspace.space import Space
 
-__all__ = ["Effort", "Findings", "Measure", "Need", "Picture", "Sentences", "Subject", "Suite", "Table"]
+__all__ = [
+    "PERTURBATION",
+    "Effort",
+    "Findings",
+    "Measure",
+    "Need",
+    "Picture",
+    "Sentences",
+    "Subject",
+    "Suite",
+    "Table",
+]
+
+PERTURBATION = 10.0
+"""Posterior deviations of a perturbed code [Livne et al. 2020]."""
 
 Floats = NDArray[np.float64]
 Suite = Literal["quick", "standard", "full"]
@@ -57,6 +72,8 @@ class Sentences:
     split: EncodedSplit
     space: Space
     seed: int
+    sources: list[str] | None = None
+    """Name of the source of each sentence; None where that is not known."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -86,7 +103,13 @@ class Sentences:
         key = (samples, end_token)
         if key not in self._likelihoods:
             self._likelihoods[key] = likelihood(
-                self.space.model, self.split, samples=samples, end_token=end_token, seed=self.seed, progress=progress
+                self.space.model,
+                self.split,
+                samples=samples,
+                end_token=end_token,
+                lengths=lengths_for(end_token, self.space.metrics),
+                seed=self.seed,
+                progress=progress,
             )
         return self._likelihoods[key]
 
@@ -98,6 +121,17 @@ class Sentences:
     def samples_NZ(self) -> Floats:
         """One posterior sample of each sentence, keyed by the seed and the sentence's position."""
         return self.space.encode(self.texts, what="sample", seed=self.seed).astype(np.float64)
+
+    @cached_property
+    def perturbed_NZ(self) -> Floats:
+        """A code of each sentence with `PERTURBATION` times the posterior's deviation; not with the samples' noise."""
+        seed = seed_of(self.seed, "perturbed")
+        return self.space.encode(self.texts, what="sample", strength=PERTURBATION, seed=seed).astype(np.float64)
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether posteriors are more than points: those of an autoencoder are not."""
+        return bool(self.deviations_NZ.any())
 
 
 @dataclass
@@ -114,6 +148,8 @@ class Subject:
     task_files: Path | None = None
     """Folder with the files of sentence-pair and transfer tasks."""
     show_progress: bool = False
+    kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What one measure made and another may need, such as a language model of the text."""
 
     @property
     def test(self) -> Sentences:
@@ -122,11 +158,16 @@ class Subject:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings; cells are text or numbers."""
+    """Rows under headings; cells are text or numbers.
+
+    In a grouped table rows with the same first cell belong together, and the first of them says what they are about: a
+    comparison of spaces joins their rows below it.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | None, ...], ...]
+    grouped: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,7 +212,9 @@ class Findings:
     def from_dict(cls, data: dict[str, Any]) -> Findings:
         kinds: dict[str, Callable[..., Any]] = {
             "estimates": lambda d: Estimate(**d),
-            "tables": lambda d: Table(d["title"], tuple(d["columns"]), tuple(tuple(row) for row in d["rows"])),
+            "tables": lambda d: Table(
+                d["title"], tuple(d["columns"]), tuple(tuple(row) for row in d["rows"]), d.get("grouped", False)
+            ),
             "pictures": lambda d: Picture(**d),
             "per_sentence": list,
         }

@@ -15,6 +15,7 @@ from torch.distributions import Normal
 
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import Delta, Implicit, draw, moments
+from textspace.evaluate.aggregated import log_normals
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
 from textspace.noise import Noise
@@ -86,23 +87,13 @@ def mutual_information(mean_NZ: Floats, deviation_NZ: Floats, sample_NZ: Floats)
     code in expectation, since mutual information is concave in the distribution of x; and the second above it, since
     the mean over others is unbiased for q(z) and the logarithm is concave [Poole et al. 2019].
     """
-    centre_Z = mean_NZ.mean(0)  # far from 0 the sums of products below would lose their last digits
-    mean, sample = torch.from_numpy(mean_NZ - centre_Z), torch.from_numpy(sample_NZ - centre_Z)
-    deviation = torch.from_numpy(deviation_NZ)
+    mean, deviation, sample = map(torch.from_numpy, (mean_NZ, deviation_NZ, sample_NZ))
     count = len(mean)
-
-    # -1/2 ((z - m) / s)^2 is a scalar product of (z^2, z) with a vector of the component, plus its constant. What is
-    # common to all components is left out, as it cancels.
-    precision = deviation**-2
-    scale_N = deviation.log().sum(1)
-    of_sample = torch.cat([sample**2, sample], dim=1)
-    of_component = torch.cat([-0.5 * precision, mean * precision], dim=1)
-    constant_N = -0.5 * (mean**2 * precision).sum(1) - scale_N
-    own_N = -0.5 * ((sample - mean) / deviation).square().sum(1) - scale_N
+    own_N = Normal(mean, deviation, validate_args=False).log_prob(sample).sum(1)
     others_N = torch.empty_like(own_N)
     size = max(1, PAIRS_AT_ONCE // count)
     for start in range(0, count, size):
-        log_q = torch.addmm(constant_N, of_sample[start : start + size], of_component.T)
+        log_q = log_normals(sample[start : start + size], mean, deviation)
         log_q.diagonal(start).fill_(-torch.inf)
         others_N[start : start + size] = log_q.logsumexp(1)
     counted_N = own_N - torch.logaddexp(own_N, others_N) + math.log(count)

@@ -24,17 +24,22 @@ LANGUAGE, RECONSTRUCTION, GEOMETRY, SAMPLES, USEFULNESS, TEXT, RUN = THEMES = (
 
 MODULES: dict[str, str] = {
     "language_modelling": LANGUAGE,
+    "melbo": LANGUAGE,
     "reconstruction": RECONSTRUCTION,
+    "perturbed": RECONSTRUCTION,
     "noisy_input": RECONSTRUCTION,
     "geometry": GEOMETRY,
+    "entropy": GEOMETRY,
     "interpolation": GEOMETRY,
     "samples": SAMPLES,
+    "sampling": SAMPLES,
     "clustering": USEFULNESS,
     "probes": USEFULNESS,
     "baselines": USEFULNESS,
     "factors": USEFULNESS,
     "pairs": USEFULNESS,
     "transfer": USEFULNESS,
+    "ranking": USEFULNESS,
     "corpus_statistics": TEXT,
 }
 """Modules of `measures/` whose `MEASURES` are the measures there are, in the order of a report, and their theme."""

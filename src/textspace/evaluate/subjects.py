@@ -15,6 +15,7 @@ from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import UNKNOWN
 from textspace.evaluate.measure import Effort, Sentences, Subject
+from textspace.evaluate.sources import source_names
 from textspace.evaluate.statistics import spread_rows
 
 if TYPE_CHECKING:
@@ -89,8 +90,15 @@ def subject_of(
     splits, facts = {}, {}
     for name, split in encoded.splits.items():
         if len(split):
-            splits[name] = _sentences(name, split, encoded, space, most.get(name, effort.sentences), seed, notes)
+            most_of_it = most.get(name, effort.sentences)
+            splits[name] = _sentences(name, split, encoded, space, most_of_it, seed, notes, source_names(corpus))
             facts[name] = _facts(splits[name], split)
+    there = set(splits["test"].sources or source_names(corpus))
+    notes += [
+        f"test: no sentence of {name}, which is measured on alone only"
+        for name in source_names(corpus)
+        if name not in there
+    ]
     if unknown := facts["test"].unknown:
         notes.append(f"test: {unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
     return SourcedSubject(
@@ -111,13 +119,13 @@ def subject_of(
 def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -> Corpus:
     normalise = space.recipe.text.normalise
     uncut = open_corpus(source, replace(options, valid=0.0, test=0.0), normalise=normalise)
+    if source != "-" and uncut.name == space.metrics.get("source"):
+        return open_corpus(source, options, normalise=normalise)  # of several sources some may have been cut
     if set(uncut.splits) != {"train"}:
         # Training cuts the validation split from a training split that has none beside it: so do we, and the two stay
         # apart.
         same = "valid" in uncut.splits or "train" not in uncut.splits
         return uncut if same else open_corpus(source, options, normalise=normalise)
-    if source != "-" and uncut.name == space.metrics.get("source"):
-        return open_corpus(source, options, normalise=normalise)
     whole = uncut.splits["train"]
     notes.append(f"{uncut.name} has no splits and the space was not trained on it: all of it is the test split")
     # The report speaks of a cut into one part, which is none.
@@ -135,7 +143,14 @@ def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:
 
 
 def _sentences(
-    name: str, split: EncodedSplit, encoded: EncodedCorpus, space: Space, most: int, seed: int, notes: list[str]
+    name: str,
+    split: EncodedSplit,
+    encoded: EncodedCorpus,
+    space: Space,
+    most: int,
+    seed: int,
+    notes: list[str],
+    names: Sequence[str],
 ) -> Sentences:
     count = min(len(split), most)
     rows = spread_rows(len(split), count)
@@ -149,7 +164,8 @@ def _sentences(
     labels = [encoded.labels[label] for label in label_N] if (label_N >= 0).all() else None
     if labels is None and (label_N >= 0).any():
         notes.append(f"{name}: {int((label_N < 0).sum()):,} of {count:,} sentences have no label, so none is used")
-    return Sentences(name, texts, labels, chosen, space, seed)
+    sources = [names[number] for number in np.asarray(split.sources)[rows]] if len(names) > 1 else None
+    return Sentences(name, texts, labels, chosen, space, seed, sources)
 
 
 def _facts(sentences: Sentences, whole: EncodedSplit) -> SplitFacts:

@@ -46,7 +46,7 @@ SUITES: dict[Suite, Effort] = {
 }
 """How hard each suite tries. Each has other measures too: see `measures_of`."""
 
-EndTokens = Literal["included", "dropped", "both"]
+EndTokens = Literal["included", "dropped", "length", "both"]
 
 _MISSING: dict[Need, tuple[Callable[[Subject], bool], str]] = {
     "codes": (
@@ -85,10 +85,14 @@ def chosen_measures(suite: Suite, names: list[str] | None = None, end: EndTokens
     if names:
         return measures_named(names)
     found = measures_of(suite)
-    with_end, without_end = "likelihood", "likelihood_without_end"
-    if end == "dropped":
-        found.pop(with_end, None)
-    return measures_named([*found, *([without_end] if end != "included" else [])])
+    more = {
+        "dropped": "likelihood_without_end",
+        "both": "likelihood_without_end",
+        "length": "likelihood_with_length_prior",
+    }
+    if end in ("dropped", "length"):
+        found.pop("likelihood", None)
+    return measures_named([*found, *([more[end]] if end in more else [])])
 
 
 def evaluate(
@@ -193,10 +197,11 @@ def _stamped(findings: Findings, subject: Subject) -> Findings:
 
 
 def fingerprint(subject: Subject) -> str:
-    """Of all text that is measured on: sentences and labels of every split, and the names and dates of task files."""
+    """Of all text that is measured on: every split's sentences, labels and sources; names and dates of task files."""
     total = hashlib.sha256()
     for name, sentences in subject.splits.items():
-        total.update(json.dumps([name, sentences.texts, sentences.labels]).encode())
+        facts = [name, sentences.texts, sentences.labels, sentences.sources]
+        total.update(json.dumps(facts).encode())
     total.update(json.dumps([subject.builtin, _task_files(subject.task_files)]).encode())
     return total.hexdigest()
 

@@ -23,6 +23,8 @@ from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import examine
 from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.sources import estimates_by_source, source_names
+from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.recipes import recipe as recipe_named
@@ -157,13 +159,21 @@ def train(
             "trained": asdict(trained),
             "parameters": model.parameter_counts(),
             "report": corpus.report.lines(),
+            METRIC: Lengths.of(splits["train"].lengths - 2, recipe.text.max_tokens).to_list(),
         }
+        if len(corpus.sources) > 1:
+            metrics |= {"sources": list(source_names(corpus)), "mixing": options.mixing}
         if (told := folder / PRETRAINING).exists():
             metrics["pretraining"] = json.loads(told.read_text(encoding="utf-8"))
         for name in ("valid", "test"):
             if name in splits and len(splits[name]):
                 measured = likelihood(model, splits[name], seed=seed_of(recipe.training.seed, "validation"))
                 metrics[name] = {key: estimate.to_dict() for key, estimate in measured.estimates().items()}
+                if apart := estimates_by_source(measured, splits[name].sources, source_names(corpus)):
+                    metrics.setdefault("by_source", {})[name] = {
+                        source: {key: estimate.to_dict() for key, estimate in found.items()}
+                        for source, found in apart.items()
+                    }
                 if name == "valid":
                     history, epochs = trainer.history, trainer.stream.position
                     examination = examine(model, splits[name], recipe, scored=measured, history=history, epochs=epochs)

@@ -38,7 +38,7 @@ from textspace.train.updates import Turn, build_update
 __all__ = ["Interrupted", "Trained", "Trainer"]
 
 
-SHOWN = ("nll", "elbo", "dual_elbo", "reconstruction", "kl", "dual_kl", "mi", "active_units", "feature_cosine")
+SHOWN = ("nll", "elbo", "dual_elbo", "mim", "reconstruction", "kl", "dual_kl", "mi", "active_units", "feature_cosine")
 """Numbers of a validation that are displayed."""
 
 
@@ -242,7 +242,7 @@ class Trainer:
         if self.training.criterion == "reconstruction" or self.model.posterior is None:
             return "nll" if self.model.posterior is None else "reconstruction"
         if self.model.posterior.has_log_prob:
-            return "elbo"
+            return self.training.criterion
         return "reconstruction" if self.model.dual is None else "dual_elbo"
 
     def _validate(self) -> dict[str, float]:

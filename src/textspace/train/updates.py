@@ -144,7 +144,7 @@ class JointUpdate:
             piece = piece.to(device)
             noise = Noise(self.training.seed, turn.number, piece.rows_B)
             with self.processes.autocast(self.training.precision):
-                sites = self.model.sites(self.model.features(piece.encoder), noise, self.objective.samples)
+                sites = self.model.sites(self.model.features(piece.encoder, noise), noise, self.objective.samples)
                 shared = self.objective.shared(sites, noise)
             for name, rows in shared.items():
                 nothing = torch.zeros((shard.sentences, *rows.shape[1:]), dtype=rows.dtype, device=device)
@@ -274,7 +274,7 @@ class AlternatingUpdate(JointUpdate):
             for piece in shard.pieces:
                 piece = piece.to(self.processes.device)
                 noise = Noise(self.training.seed, turn.number, piece.rows_B)
-                features_BH = self.model.features(piece.encoder)
+                features_BH = self.model.features(piece.encoder, noise)
                 encoded.append((features_BH, self.model.sites(features_BH, noise, self.objective.samples)["z"], noise))
         rate = self.config.optimizer.lr * self.dual_schedule(turn.progress)
         for index in range(self.config.dual_steps):

@@ -1,4 +1,4 @@
-"""Distances, overlap and entropy against truths: isometries, closed forms, double loops and repeated draws."""
+"""Distances and overlap against truths: isometries, closed forms, double loops and repeated draws."""
 
 import math
 
@@ -15,10 +15,9 @@ from textspace.evaluate.measure import Effort, Subject
 from textspace.evaluate.measures import geometry as module
 from textspace.evaluate.measures import pairwise
 from textspace.evaluate.measures.geometry import (
-    code_entropy,
     code_overlap,
     distance_correlation,
-    nearest_neighbour_entropy,
+    histogram_overlap,
     share_above,
     share_above_own,
 )
@@ -31,7 +30,7 @@ from textspace.evaluate.measures.pairwise import (
     partners,
     random_pairs,
 )
-from textspace.evaluate.text_metrics import word_edit_distance
+from textspace.evaluate.text_metrics import plus_minus, word_edit_distance
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
 from textspace.space import Space
@@ -127,6 +126,12 @@ def test_the_error_of_pairs_is_the_double_loop_over_terms_that_share_a_sentence(
     assert apart == pytest.approx(math.sqrt(2))
     opposed = error_of_pairs(np.zeros(3), np.array([1.0, -2.0, 1.0]), np.array([[0, 1], [1, 2], [2, 0]]))
     assert opposed == pytest.approx(math.sqrt(6))  # the products sum to -6 + 6, which is no variance
+
+
+def test_nearest_distances_equal_the_double_loop_far_from_the_origin(chance) -> None:
+    points_NZ = 1e4 + chance.normal(size=(60, 20))
+    all_NN = np.linalg.norm(points_NZ[:, None] - points_NZ, axis=2) + np.diag(np.full(60, np.inf))
+    np.testing.assert_allclose(nearest_distances(points_NZ), all_NN.min(1))
 
 
 # Correlation
@@ -280,6 +285,29 @@ def test_the_share_above_is_the_double_loop_and_that_of_shifted_normals(chance) 
     assert found.stderr < 0.01
 
 
+def test_histograms_of_separate_sets_share_nothing_and_of_equal_ones_all(chance) -> None:
+    own_N, partners_KN = chance.normal(size=300), partners(300, 2, chance)
+    far_KN = np.exp(3 * chance.normal(size=(2, 300))) + 9  # a long tail, which equal bins would have no eye for
+    for others_KN in (far_KN, -far_KN):
+        assert histogram_overlap(own_N, others_KN, partners_KN) == (0, 0)
+    assert histogram_overlap(own_N, np.tile(own_N, (2, 1)), partners_KN).value == pytest.approx(1)
+    assert histogram_overlap(np.ones(300), np.ones((2, 300)), partners_KN) == (1, 0)
+    half_KN = np.where(np.arange(300) < 150, own_N, 99.0)[None]
+    assert histogram_overlap(own_N, half_KN, partners_KN[:1]).value == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_histograms_of_normals_share_what_their_densities_do(chance, scale: float) -> None:
+    own_N, others_KN = chance.normal(size=8000), chance.normal(1.5, scale, size=(3, 8000))
+    x = torch.linspace(-15, 15, 20001, dtype=torch.float64)
+    both = [Normal(*map(torch.tensor, (a, b))).log_prob(x).exp() for a, b in ((0.0, 1.0), (1.5, scale))]
+    truth = float(torch.trapezoid(torch.minimum(*both), x))
+    found = histogram_overlap(own_N, others_KN, partners(8000, 3, chance))
+    assert found.value == pytest.approx(truth, abs=0.03)
+    # an error of the right size: that of a share of 8,000 and one of 24,000
+    assert 0.5 < found.stderr / math.sqrt(truth * (1 - truth) * (1 / 8000 + 1 / 24000)) < 2
+
+
 def test_the_errors_of_shares_are_their_spread_when_pairs_share_sentences(chance) -> None:
     found, paired = [], []
     for _ in range(400):
@@ -291,6 +319,16 @@ def test_the_errors_of_shares_are_their_spread_when_pairs_share_sentences(chance
     for each in (found, paired):
         spread = np.std([one.value for one in each])
         assert np.mean([one.stderr for one in each]) == pytest.approx(spread, rel=0.15)
+
+
+def test_the_error_of_the_histograms_is_their_spread_when_pairs_share_sentences(chance) -> None:
+    found = []
+    for _ in range(300):
+        trait_N, partners_KN = chance.normal(size=800), partners(800, 2, chance)
+        own_N = trait_N + chance.normal(size=800) + 1
+        found.append(histogram_overlap(own_N, trait_N + trait_N[partners_KN], partners_KN))
+    spread = np.std([one.value for one in found])
+    assert np.mean([one.stderr for one in found]) == pytest.approx(spread, rel=0.2)
 
 
 def test_the_scores_of_others_are_those_of_a_loop_over_pairs(space) -> None:
@@ -347,79 +385,24 @@ def test_a_collapsed_space_overlaps_wholly_and_a_spread_one_less_and_less(space)
     assert (len(histogram["i = j"]), len(histogram["i != j"])) == (distinct, 4 * distinct)
 
 
-# Entropy
-
-
-@pytest.mark.parametrize("dims", [1, 2, 4, 8])
-def test_the_entropy_of_gaussians_is_that_of_the_formula(chance, dims: int) -> None:
-    factor_ZZ = np.tril(chance.normal(size=(dims, dims)), -1) * 0.3 + np.diag(np.linspace(0.5, 2, dims))
-    truth = dims / 2 * math.log(2 * math.pi * math.e) + math.log(np.diag(factor_ZZ).prod())
-    found = nearest_neighbour_entropy(chance.normal(size=(3000, dims)) @ factor_ZZ.T + 7)
-    assert found.points == 3000
-    assert found.value == pytest.approx(truth, abs=4 * found.stderr + 0.01 * dims)
-    assert found.stderr < 0.06
-
-
-def test_the_entropy_of_a_cube_and_of_four_points_by_hand(chance) -> None:
-    cube = nearest_neighbour_entropy(3 * chance.uniform(size=(4000, 2)))
-    assert cube.value == pytest.approx(2 * math.log(3), abs=0.1)
-    # ln 2 is the length of the unit ball of one dimension, 1 + 1/2 + 1/3 the difference of digammas
-    truth = 1 + 1 / 2 + 1 / 3 + math.log(2) + np.log([1, 1, 2, 4]).mean()
-    assert nearest_neighbour_entropy(np.array([[0.0], [1.0], [3.0], [7.0]])).value == pytest.approx(truth)
-
-
-def test_the_error_of_an_entropy_is_its_spread(chance) -> None:
-    found = [nearest_neighbour_entropy(chance.normal(size=(100, 3))) for _ in range(400)]
-    spread = np.std([one.value for one in found])
-    assert np.mean([one.stderr for one in found]) == pytest.approx(spread, rel=0.2)
-
-
-def test_equal_points_count_once(chance) -> None:
-    points_NZ = chance.normal(size=(50, 3))
-    assert nearest_neighbour_entropy(np.tile(points_NZ, (3, 1))) == nearest_neighbour_entropy(points_NZ)
-    assert nearest_neighbour_entropy(np.ones((20, 3))) is None
-
-
-def test_nearest_distances_equal_the_double_loop_far_from_the_origin(chance) -> None:
-    points_NZ = 1e4 + chance.normal(size=(60, 20))
-    all_NN = np.linalg.norm(points_NZ[:, None] - points_NZ, axis=2) + np.diag(np.full(60, np.inf))
-    np.testing.assert_allclose(nearest_distances(points_NZ), all_NN.min(1))
-
-
-def test_normal_codes_have_the_entropy_of_the_normal_draws_beside_them(autoencoder, chance) -> None:
-    texts = tiny_sentences(300)
-    count = len(set(texts))
-    subject = with_codes(subject_on(autoencoder, texts), chance.normal(size=(len(texts), 4)))
-    found = code_entropy(subject).estimates
-    assert list(found) == [
-        "entropy_means",
-        "entropy_means_above_normal",
-        "entropy_means_normal",
-        "entropy_normal_exact",
-    ]
-    beyond = found["entropy_means_above_normal"]
-    assert beyond.value == pytest.approx(0, abs=4 * beyond.stderr)
-    assert beyond.value == pytest.approx(found["entropy_means"].value - found["entropy_means_normal"].value)
-    assert beyond.n == count < len(texts)
-    assert beyond.settings["duplicates"] == len(texts) - count
-    assert found["entropy_normal_exact"].value == pytest.approx(2 * math.log(2 * math.pi * math.e))
-    assert found["entropy_means_normal"].settings["error"] == "spread over 3 draws"
-
-
-def test_codes_three_times_as_far_apart_have_more_entropy_by_the_formula(space) -> None:
-    texts = tiny_sentences(120)
-    first = code_entropy(subject_on(space, texts)).estimates
-    assert first["entropy_samples"].n == 120
-    assert first["entropy_means"].n == len(set(texts)) < 120
+def test_the_table_of_histograms_has_their_numbers_and_deviations_stand_beside(space) -> None:
     with torch.no_grad():
-        space.model.posterior.mean.weight.mul_(3)
-        space.model.posterior.mean.bias.mul_(3)
-    second = code_entropy(subject_on(space, texts)).estimates
-    gain = second["entropy_means"].value - first["entropy_means"].value
-    assert gain == pytest.approx(4 * math.log(3), rel=1e-3)
-    assert second["entropy_means_above_normal"].value - first["entropy_means_above_normal"].value == pytest.approx(gain)
-    collapse(space)
-    collapsed = code_entropy(subject_on(space, texts)).estimates
-    assert "entropy_means" not in collapsed
-    beyond = collapsed["entropy_samples_above_normal"]
-    assert beyond.value == pytest.approx(0, abs=4 * beyond.stderr)
+        space.model.posterior.mean.weight.mul_(1000)
+    subject = subject_on(space, tiny_sentences(100))
+    found = code_overlap(subject)
+    p, q = found.tables["overlap"].rows
+    assert (p[0], q[0]) == ("log p(x_i | z_j)", "log q(z_i | x_j)")
+    for row, key in ((p, "p"), (q, "q")):
+        keys = (f"overlap_{key}_histograms", f"overlap_{key}", f"overlap_{key}_paired")
+        estimates = [found.estimates[each] for each in keys]
+        assert [row[3], *row[5:]] == [plus_minus(each.value, each.stderr) for each in estimates]
+        assert 0.8 < row[4] < 1
+        own = np.mean(found.pictures[f"overlap_{key}"].series["i = j"])
+        assert float(str(row[1]).partition(" ")[0]) == pytest.approx(own, abs=0.05)
+    assert found.estimates["overlap_q_histograms"].value == 0  # codes so far apart that none could be another's
+    assert found.estimates["overlap_p_histograms"].value > 0.5  # while the decoder says much the same of all
+    length, _, distance = found.tables["deviations"].rows
+    mean = np.linalg.norm(subject.test.deviations_NZ[module.distinct_rows(subject.test)], axis=1).mean()
+    assert float(str(length[1]).partition(" ")[0]) == pytest.approx(mean, rel=0.01)
+    ratio = found.estimates["random_mean_in_deviations"]
+    assert distance[2] == plus_minus(ratio.value, ratio.stderr)

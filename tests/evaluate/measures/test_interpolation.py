@@ -9,6 +9,9 @@ from small_subjects import subject_on, untrained
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort
 from textspace.evaluate.measures.interpolation import MOST, POINTS, SHOWN, Smoothness, interpolations, smoothness
+from textspace.generate import Greedy, Sampling
+from textspace.noise import seed_of
+from textspace.paths import interpolated
 from textspace.recipes import RECIPES
 from textspace.space import Space
 
@@ -68,6 +71,34 @@ def test_paths_are_those_of_the_space_between_these_very_codes(space) -> None:
     assert [row[1] for row in shown[:POINTS]] == [step / 10 for step in range(11)]
 
 
+def test_paths_between_sampled_ends_follow_the_text_greedily_and_with_sampled_words(space) -> None:
+    texts = tiny_sentences(30)
+    subject = subject_on(space, texts, seed=4)
+    found = interpolations(subject)
+    samples_NZ = space.encode(texts, what="sample", seed=4)
+    codes_MZ = np.concatenate([interpolated(samples_NZ[k], samples_NZ[k + 1], 10) for k in range(0, 20, 2)])
+    seed = seed_of(4, "words of paths")
+    for key, method in (("sampled_ends", Greedy()), ("sampled_ends_and_words", Sampling())):
+        table = found.tables[f"{key}_paths"]
+        assert table.grouped
+        assert "of one test sentence and the next, two by two in the order of the text" in table.title
+        assert table.title.endswith("greedy" if key == "sampled_ends" else "words sampled at temperature 1")
+        expected = space.decode(codes_MZ, method=method, seed=seed)
+        for number in range(SHOWN):
+            ends, *path = table.rows[number * 11 : (number + 1) * 11]
+            assert ends == (number + 1, "ends", f"{texts[2 * number]} → {texts[2 * number + 1]}")
+            assert [row[2] for row in path] == expected[10 * number : 10 * number + 10]
+            assert [row[1] for row in path] == [round(step / 9, 2) for step in range(10)]
+            measured = smoothness([str(row[2]).split() for row in path])
+            assert found.tables[f"{key}_smoothness"].rows[number] == (number + 1, *measured)
+        distinct = [row[4] for row in found.tables[f"{key}_smoothness"].rows]
+        assert found.estimates[f"{key}_distinct"].value == np.mean(distinct)
+        assert found.estimates[f"{key}_distinct"].settings["points"] == 10
+    assert found.tables["sampled_ends_paths"].rows != found.tables["sampled_ends_and_words_paths"].rows
+    few = interpolations(subject_on(space, texts[:5]))
+    assert few.estimates["sampled_ends_distinct"].n == 2
+
+
 def test_estimates_are_means_over_paths_that_have_a_number(space) -> None:
     found = interpolations(subject_on(space, tiny_sentences(30)))  # as many paths as are shown
     for key in ("prior", "posterior"):
@@ -109,14 +140,16 @@ def test_a_decoder_that_ignores_its_code_never_leaves_a_sentence(tiny) -> None:
         for parameter in space.model.decoder.parameters():
             parameter.zero_()
     found = interpolations(subject_on(space, tiny_sentences(30)))
-    values = {name: estimate.value for name, estimate in found.estimates.items()}
+    values = {name: estimate.value for name, estimate in found.estimates.items() if "words" not in name}
     assert values == {
         "prior_repeated": 1.0,
         "prior_distinct": 1.0,
         "posterior_repeated": 1.0,
         "posterior_distinct": 1.0,
+        "sampled_ends_repeated": 1.0,
+        "sampled_ends_distinct": 1.0,
     }
-    assert not found.pictures
+    assert list(found.pictures) == ["sampled_ends_and_words_paths"]  # words by chance are never twice the same
 
 
 def test_points_are_not_called_samples(tiny) -> None:

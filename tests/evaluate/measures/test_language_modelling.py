@@ -15,6 +15,7 @@ import torch
 from helpers import small, tiny_sentences
 from small_subjects import subject_on, untrained
 
+from textspace.errors import TextspaceError
 from textspace.evaluate import measure
 from textspace.evaluate.doctor import diagnose
 from textspace.evaluate.likelihood import Likelihood
@@ -26,6 +27,7 @@ from textspace.evaluate.measures.language_modelling import (
     course,
     likelihood,
     likelihood_findings,
+    likelihood_with_length_prior,
     likelihood_without_end,
     posterior,
     principal_shares,
@@ -33,6 +35,7 @@ from textspace.evaluate.measures.language_modelling import (
 )
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.subjects import SourcedSubject
+from textspace.lengths import METRIC, Lengths
 from textspace.recipes import RECIPES
 from textspace.space import Space
 
@@ -96,6 +99,20 @@ def test_without_the_end_token_sentences_cost_less_and_the_names_say_so(subject,
     assert without.estimates["nll"].value < with_end.estimates["nll"].value
     assert without.estimates["nll"].name.endswith(", the end token left out")
     assert without.estimates["kl"].name == with_end.estimates["kl"].name
+
+
+def test_with_a_distribution_of_lengths_the_names_say_so(subject, space) -> None:
+    lengths = Lengths(np.bincount([len(text.split()) for text in TEXTS], minlength=12))
+    known = Space(space.recipe, space.tokenizer, space.model, {METRIC: lengths.to_list()})
+    found = likelihood_with_length_prior(subject_on(known, TEXTS))
+    expected = likelihood_of(space.model, subject.test.split, samples=4, end_token="length", lengths=lengths)
+    for key in ("nll", "elbo", "nll_ppl_word"):
+        assert found.estimates[key].value == expected.estimates()[key].value
+        assert found.estimates[key].name.endswith("as p_seq(x|z) p(length), the end token without probability")
+    assert found.estimates["gap"].name.endswith("as p_seq(x|z) p(length), the end token without probability")
+    assert found.estimates["kl"].name == likelihood(subject).estimates["kl"].name
+    with pytest.raises(TextspaceError, match="does not know how long"):
+        likelihood_with_length_prior(subject)
 
 
 def test_a_language_model_is_exact_and_has_neither_kl_nor_gap(tiny) -> None:

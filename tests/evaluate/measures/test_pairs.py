@@ -198,7 +198,7 @@ def test_training_sentences_are_known_however_they_are_spelled(space) -> None:
     ],
 )
 def test_the_spelling_is_the_one_of_which_the_space_knows_most(space, texts, spelling) -> None:
-    assert Coder.of(space, texts).spelling == spelling
+    assert Coder.of(space, texts).spelling.name == spelling
 
 
 def test_codes_are_those_of_the_spelling_and_in_the_order_asked_for(space) -> None:

@@ -18,7 +18,12 @@ from textspace.evaluate.measure import Effort, Findings, Sentences, Subject
 from textspace.evaluate.measures import noisy_input
 from textspace.evaluate.measures import reconstruction as module
 from textspace.evaluate.measures.noisy_input import shuffled_input, swap_words, word_swaps
-from textspace.evaluate.measures.reconstruction import MEASURES, reconstruction, reconstruction_variants
+from textspace.evaluate.measures.reconstruction import (
+    MEASURES,
+    reconstruction,
+    reconstruction_examples,
+    reconstruction_variants,
+)
 from textspace.generate import Beam, Greedy
 from textspace.model import Model
 from textspace.recipes import RECIPES
@@ -205,6 +210,53 @@ def test_batches_change_nothing(space: Space, monkeypatch: pytest.MonkeyPatch) -
     assert reconstruction_variants(subject_of(exact, TEXTS[:12])).per_sentence == whole.per_sentence
 
 
+# Examples
+
+
+def test_examples_are_the_first_sentences_of_each_length_and_what_comes_back(space: Space) -> None:
+    texts = [*TEXTS, "anna " * 23 + "anna", "bob " * 22 + "bob"]
+    subject = subject_of(space, texts)
+    table = reconstruction_examples(subject).tables["examples"]
+    assert table.grouped
+    assert "the first test sentence of each length, in the order of the text" in table.title
+    bands = {"up to 5 words": (0, 5), "6-10 words": (6, 10), "21-30 words": (21, 30)}
+    rows = [next(r for r, text in enumerate(texts) if a <= len(text.split()) <= b) for a, b in bands.values()]
+    assert [row[:2] for row in table.rows] == [(band, kind) for band in bands for kind in ("(D)", "(M)", "(R)", "(P)")]
+    assert [row[2] for row in table.rows if row[1] == "(D)"] == [texts[row] for row in rows]
+    test = subject.test
+    for kind, codes_NZ in (("(M)", test.means_NZ), ("(R)", test.samples_NZ), ("(P)", test.perturbed_NZ)):
+        assert [row[2] for row in table.rows if row[1] == kind] == space.decode(codes_NZ[rows])
+    assert space.reconstruct(texts)[rows[0]] == table.rows[1][2]
+    assert reconstruction_examples(subject_of(space, texts)).tables["examples"] == table
+
+
+def test_an_autoencoder_has_one_row_and_sources_have_their_own_examples(tiny: Prepared) -> None:
+    point = space_of(tiny, **{"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    subject = subject_of(point, TEXTS)
+    subject.test.sources = ["a"] * 10 + ["b"] * 20
+    table = reconstruction_examples(subject).tables["examples"]
+    assert "each length and source" in table.title
+    labels = [row[0] for row in table.rows if row[1] == "(D)"]
+    assert labels == ["a, up to 5 words", "a, 6-10 words", "b, up to 5 words", "b, 6-10 words"]
+    assert [row[1] for row in table.rows] == ["(D)", "(AE)"] * 4
+    in_b = [text for text in TEXTS[10:] if len(text.split()) <= 5]
+    assert table.rows[4][2] == in_b[0]
+    assert table.rows[5][2] == point.reconstruct(in_b[0])
+
+
+def test_reconstruction_is_told_by_source(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = ["nothing like it"] * 10 + TEXTS[10:]
+    monkeypatch.setattr(Space, "decode", lambda self, codes, **options: wrong)
+    subject = subject_of(space, TEXTS)
+    assert not reconstruction(subject).tables
+    subject.test.sources = ["easy" if row >= 10 else "hard" for row in range(30)]
+    hard, easy = reconstruction(subject).tables["by_source"].rows
+    assert hard[:4] == ("hard", 10, "0", "0")
+    assert easy[:2] == ("easy", 20)
+    assert [float(str(cell).partition(" ")[0]) for cell in easy[2:4]] == [100, 100]
+    assert (hard[4], easy[4]) == ("0", "1")
+
+
 # Word swaps
 
 
@@ -322,4 +374,5 @@ def test_measures_keep_their_findings_through_json_and_say_how_errors_arise(spac
         assert found.per_sentence.keys() <= found.estimates.keys()
         assert all("standard error" in estimate.settings["error"] for estimate in found.estimates.values())
         assert measure.needs == ("codes",)
-    assert [name for name, measure in MEASURES.items() if "quick" in measure.suites] == ["reconstruction"]
+    quick = [name for name, measure in MEASURES.items() if "quick" in measure.suites]
+    assert quick == ["reconstruction", "reconstruction_examples"]

@@ -14,13 +14,14 @@ from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import END, FIRST_PREDICTED, UNKNOWN
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Sentences, Subject
+from textspace.evaluate.measures import language_models
 from textspace.evaluate.measures import samples as module
+from textspace.evaluate.measures.language_models import train_language_model
 from textspace.evaluate.measures.samples import (
     MEASURES,
     copying,
     prior_samples,
     sample_language_model,
-    train_language_model,
 )
 from textspace.evaluate.text_metrics import distinct_ngrams, self_bleu, word_edit_distance
 from textspace.generate import Greedy
@@ -37,8 +38,8 @@ Dice = Callable[[dict[int, float]], Space]
 
 @pytest.fixture(autouse=True)
 def _small_language_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNITS", (24, 32))
-    monkeypatch.setattr(module, "STEPS", 50)
+    monkeypatch.setattr(language_models, "UNITS", (24, 32))
+    monkeypatch.setattr(language_models, "STEPS", 50)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from helpers import small, tiny_sentences
 
 from textspace.cli import main
 from textspace.errors import TextspaceError
-from textspace.evaluate.measure import Findings, Picture
+from textspace.evaluate.measure import Findings, Picture, Table
 from textspace.evaluate.reports.comparison import (
     Comparison,
     Difference,
@@ -187,6 +187,56 @@ def test_markdown_and_page_show_all_of_it() -> None:
     assert "The training run" in html
 
 
+def with_examples(one: Report, *rows: tuple[str, str, str]) -> Report:
+    table = Table("Picked by a rule", ("sentence", "row", "text"), rows, grouped=True)
+    plain = Table("Of one space", ("x",), (("only here",),))
+    one.entries["examples"] = Entry("E.", "Reconstruction", 0.0, Findings(tables={"examples": table, "plain": plain}))
+    return one
+
+
+def test_rows_of_spaces_are_joined_below_the_same_sentence() -> None:
+    first = with_examples(report(FIRST), ("short", "(D)", "a b"), ("short", "(M)", "a c"), ("short", "(R)", "a b"))
+    second = with_examples(
+        report(SECOND),
+        ("short", "(D)", "a b"),
+        ("short", "(AE)", "a a"),
+        ("long", "(D)", "c c c"),
+        ("long", "(AE)", "c"),
+    )
+    found = compare({"smim": first, "smim-ae": second})
+    (table,) = found.tables["examples"].values()
+    assert table.title == "Picked by a rule"
+    assert table.columns == ("sentence", "space", "row", "text")
+    assert table.rows == (
+        ("short", "", "(D)", "a b"),
+        ("short", "smim", "(M)", "a c"),
+        ("short", "smim", "(R)", "a b"),
+        ("short", "smim-ae", "(AE)", "a a"),
+        ("long", "", "(D)", "c c c"),
+        ("long", "smim-ae", "(AE)", "c"),
+    )
+    assert "| short | smim-ae | (AE) | a a |" in markdown(found)
+    for text in (markdown(found), page(found)):
+        assert text.count("Picked by a rule") == 1
+        assert "only here" not in text
+    (kept,) = found.to_dict()["tables"]["examples"].values()
+    assert kept["rows"][3] == ["short", "smim-ae", "(AE)", "a a"]
+
+
+def test_other_sentences_are_not_taken_for_the_same_and_one_table_is_not_joined() -> None:
+    first = with_examples(report(FIRST), ("short", "(D)", "a b"), ("short", "(M)", "x"))
+    other = with_examples(report(SECOND, text="other"), ("short", "(D)", "c d"), ("short", "(M)", "y"))
+    (table,) = compare({"a": first, "b": other}).tables["examples"].values()
+    assert [row[1:] for row in table.rows] == [
+        ("", "(D)", "a b"),
+        ("a", "(M)", "x"),
+        ("", "(D)", "c d"),
+        ("b", "(M)", "y"),
+    ]
+    assert compare({"a": first, "b": report(SECOND)}).tables == {}
+    assert Report.from_dict(first.to_dict()) == first
+
+
 def test_json_has_every_number_and_difference(tmp_path: Path) -> None:
     found = compare({"a": report(FIRST), "b": report(SECOND)})
     paths = found.save(tmp_path)
@@ -245,6 +295,20 @@ def test_spaces_are_compared_on_text(places: Path, tmp_path: Path) -> None:
     code, out, _ = command(*asked, "--out", str(tmp_path))
     assert "nats per sentence" in out
     assert f"The comparison is in {tmp_path / 'comparison.html'}" in out
+
+
+def test_examples_of_several_spaces_stand_below_one_sentence(places: Path, tmp_path: Path) -> None:
+    spaces = [str(places / name) for name in ("one", "two")]
+    asked = ["compare", *spaces, "--data", str(places / "held-out.txt"), "--measure", "reconstruction_examples"]
+    code, out, err = command(*asked, "--out", str(tmp_path))
+    assert code == 0, err
+    assert out.count("(D)") == 2 + 1  # two lengths, and the title
+    assert out.count("(P)") == 2 * 2 + 1
+    joined = json.loads((tmp_path / "comparison.json").read_text())["tables"]["reconstruction_examples"]["examples"]
+    first = Space.load(places / "one", "cpu")
+    (text, made) = (joined["rows"][0][3], joined["rows"][1][3])
+    assert joined["rows"][1][1:3] == ["one", "(M)"]
+    assert made == first.reconstruct(text)
 
 
 def test_without_data_the_reports_in_the_folders_are_compared(places: Path, tmp_path: Path) -> None:

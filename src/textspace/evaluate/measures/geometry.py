@@ -1,10 +1,9 @@
-"""How codes lie: their distances against those of the words, how far posteriors overlap, and the entropy of codes."""
+"""How codes lie: their distances against those of the words, and how far posteriors overlap."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from textspace.evaluate.measures.pairwise import (
 )
 from textspace.evaluate.posterior import Mean
 from textspace.evaluate.statistics import spread_rows
-from textspace.evaluate.text_metrics import Ratio, word_edit_distance
+from textspace.evaluate.text_metrics import Ratio, plus_minus, word_edit_distance
 from textspace.noise import Noise, seed_of
 from textspace.progress import track
 from textspace.types import Estimate
@@ -35,11 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEASURES",
-    "Entropy",
-    "code_entropy",
+    "code_kinds",
     "code_overlap",
     "distance_correlation",
-    "nearest_neighbour_entropy",
+    "distinct_rows",
+    "histogram_overlap",
     "share_above",
     "share_above_own",
 ]
@@ -49,6 +48,9 @@ LENGTH_PAIRS = 30
 
 PARTNERS = 4
 """Other sentences that each sentence is compared with."""
+
+OVERLAP_BINS = 10
+"""Of the two histograms whose overlap is told: even, so that sets that lie apart share none."""
 
 DRAWN_VALUES = 2_000
 """The most values of a histogram that are kept for its picture."""
@@ -85,10 +87,38 @@ def _rank_share(values: Floats, among: Floats) -> Floats:
 
 def share_above_own(own_KN: Floats, others_KN: Floats, partners_KN: Integers) -> Mean:
     """Share of pairs whose value is above the own one it is held against; equal ones count half."""
-    above_P = ((others_KN > own_KN) + 0.5 * (others_KN == own_KN)).ravel()
-    value = float(above_P.mean())
-    terms_P = (above_P - value) / len(above_P)
+    return _mean_of_pairs((others_KN > own_KN) + 0.5 * (others_KN == own_KN), partners_KN)
+
+
+def _mean_of_pairs(values_KN: Floats, partners_KN: Integers) -> Mean:
+    value = float(values_KN.mean())
+    terms_P = (values_KN.ravel() - value) / values_KN.size
     return Mean(value, error_of_pairs(np.zeros(partners_KN.shape[1]), terms_P, pairs_of(partners_KN)))
+
+
+def histogram_overlap(own_N: Floats, others_KN: Floats, partners_KN: Integers) -> Mean:
+    """Share that two histograms have in common, the sum over bins of the smaller share: 0 disjoint, 1 equal.
+
+    The ends of the bins are quantiles of both sets together, each with half of the weight, so that long tails cost no
+    detail and sets that lie apart share exactly nothing. It lies below 1 also where both come from one distribution,
+    since no two histograms are quite equal: what `code_overlap` finds for values dealt out anew tells how far.
+    """
+    others_P = others_KN.ravel()
+    both = np.concatenate([own_N, others_P])
+    weights = np.concatenate([np.full(len(each), 0.5 / len(each)) for each in (own_N, others_P)])
+    order = np.argsort(both, kind="stable")
+    # The first value at which so much of the weight is reached; rounding of the sums must not move it on.
+    wanted = np.arange(1, OVERLAP_BINS) / OVERLAP_BINS - 1e-9
+    last = np.searchsorted(weights[order].cumsum(), wanted)
+    edges = np.unique((both[order][last] + both[order][np.minimum(last + 1, len(both) - 1)]) / 2)
+    bin_N, bin_P = (np.searchsorted(edges, each) for each in (own_N, others_P))
+    own_shares, other_shares = (np.bincount(each, minlength=len(edges) + 1) / len(each) for each in (bin_N, bin_P))
+    # The sum is made of own shares in some bins and of the others' in the rest: its error is that of these two shares.
+    own_smaller = own_shares < other_shares
+    terms_N, terms_P = own_smaller[bin_N].astype(np.float64), (~own_smaller)[bin_P].astype(np.float64)
+    terms_N, terms_P = ((terms - terms.mean()) / len(terms) for terms in (terms_N, terms_P))
+    value = float(np.minimum(own_shares, other_shares).sum())
+    return Mean(value, error_of_pairs(terms_N, terms_P, pairs_of(partners_KN)))
 
 
 @torch.no_grad()
@@ -117,37 +147,10 @@ def _scores(
     return log_p_SN, log_q_SN
 
 
-# Entropy
-
-
-class Entropy(NamedTuple):
-    """An entropy in nats, its error over points, and how many points it rests on: those that differ."""
-
-    value: float
-    stderr: float
-    points: int
-
-
-def nearest_neighbour_entropy(points_NZ: Floats) -> Entropy | None:
-    """The estimator of Kozachenko and Leonenko [1987], from distances to the nearest other point; 2 points or more.
-
-    Equal points, whose distance has no logarithm, count as one; None where only one is left. Its bias grows with the
-    dimension: for standard normal points hundreds of dimensions ask for more points than there can be.
-    """
-    points_NZ = np.unique(points_NZ, axis=0)
-    count, dims = points_NZ.shape
-    if count < 2:
-        return None
-    volume = dims / 2 * math.log(math.pi) - math.lgamma(dims / 2 + 1)  # of the unit ball, its logarithm
-    harmonic = float((1 / np.arange(1, count)).sum())  # digamma(N) - digamma(1)
-    each = Mean.of(dims * np.log(nearest_distances(points_NZ)))
-    return Entropy(harmonic + volume + each.value, each.stderr, count)
-
-
 # Measures
 
 
-def _distinct(sentences: Sentences) -> Integers:
+def distinct_rows(sentences: Sentences) -> Integers:
     """Rows of the sentences that no earlier one equals in its tokens."""
     split = sentences.split
     first = {split.ids(row).tobytes(): row for row in reversed(range(len(split)))}
@@ -159,10 +162,10 @@ def _needs_two(count: int) -> None:
         raise TextspaceError(f"sentences are compared with each other, which needs 2 that differ, and there is {count}")
 
 
-def _code_kinds(sentences: Sentences) -> dict[str, Floats]:
+def code_kinds(sentences: Sentences) -> dict[str, Floats]:
     """Posterior means, and samples where they differ from the means."""
     kinds = {"means": sentences.means_NZ}
-    return kinds | ({"samples": sentences.samples_NZ} if sentences.deviations_NZ.any() else {})
+    return kinds | ({"samples": sentences.samples_NZ} if sentences.has_spread else {})
 
 
 def distance_correlation(subject: Subject) -> Findings:
@@ -192,7 +195,7 @@ def distance_correlation(subject: Subject) -> Findings:
             "seed": subject.seed,
             "error": "standard error; pairs that share a sentence count as dependent",
         }
-        distances = {kind: code_distances(codes_NZ, pairs_P2) for kind, codes_NZ in _code_kinds(test).items()}
+        distances = {kind: code_distances(codes_NZ, pairs_P2) for kind, codes_NZ in code_kinds(test).items()}
         for kind, distances_P in distances.items():
             found = pair_correlation(distances_P, edits_P, pairs_P2, len(test), groups_P)
             name = f"Pearson correlation of code distance (posterior {kind}) and word edit distance"
@@ -233,7 +236,7 @@ def _by_edits(edits_P: Floats, distances: dict[str, Floats]) -> Picture:
 def code_overlap(subject: Subject) -> Findings:
     """Whether a code could be that of another sentence [Livne et al. 2020, figure 3]."""
     test, seed = subject.test, subject.seed
-    rows_N = _distinct(test)
+    rows_N = distinct_rows(test)
     count = len(rows_N)
     _needs_two(count)
     partners_KN = partners(count, PARTNERS, np.random.default_rng(seed_of(seed, "partners")))
@@ -249,13 +252,22 @@ def code_overlap(subject: Subject) -> Findings:
     }
     estimates: dict[str, Estimate] = {}
     pictures: dict[str, Picture] = {}
+    rows: list[tuple[str | float | None, ...]] = []
     # The own value that a pair's is held against: of the same sentence for p, of the same code for q.
     for key, symbol, values_SN, own_KN, holder in (
         ("p", "log p(x_i | z_j)", log_p_SN, np.broadcast_to(log_p_SN[0], partners_KN.shape), "sentence"),
         ("q", "log q(z_i | x_j)", log_q_SN, log_q_SN[0][partners_KN], "code"),
     ):
         own_N, others_KN = values_SN[0], values_SN[1:]
+        random = np.random.default_rng(seed_of(seed, "dealt out anew", key))
+        anew = random.permutation(values_SN.ravel()).reshape(values_SN.shape)
+        equal = histogram_overlap(anew[0], anew[1:], partners_KN).value
         found = {
+            f"overlap_{key}_histograms": (
+                f"share that the histograms of {symbol} for i = j and i != j have in common, the sum over "
+                f"{OVERLAP_BINS} bins, quantiles of both, of the smaller share (0 disjoint, here {equal:.2f} equal)",
+                histogram_overlap(own_N, others_KN, partners_KN),
+            ),
             f"overlap_{key}": (
                 f"probability that {symbol} of a random i != j exceeds that of a random i = j (0 disjoint, 0.5 equal)",
                 share_above(own_N, others_KN, partners_KN),
@@ -269,20 +281,36 @@ def code_overlap(subject: Subject) -> Findings:
             text = f"{words}, {partners_KN.size:,} pairs, one posterior sample each"
             estimates[name] = Estimate(text, share.value, share.stderr, count, "none", None, settings)
         series = {"i = j": own_N, "i != j": others_KN.ravel()}
+        means = [plus_minus(*mean) for mean in (Mean.of(own_N), _mean_of_pairs(others_KN, partners_KN))]
+        shares = [plus_minus(*share) for _, share in found.values()]
+        rows.append((symbol, *means, shares[0], round(equal, 3), *shares[1:]))
         shown = {
             name: values[spread_rows(len(values), DRAWN_VALUES)].round(3).tolist() for name, values in series.items()
         }
-        title = f"{symbol} for the same and for other sentences"
+        title = f"{symbol} for the same and for other sentences, {next(iter(found.values()))[1].value:.2f} in common"
         pictures[f"overlap_{key}"] = Picture("histogram", title, shown, x_label=f"{symbol}, nats", y_label="share")
-    return Findings(estimates | _in_deviations(test, rows_N, partners_KN, settings), {}, pictures)
+    apart = _in_deviations(test, rows_N, partners_KN, settings)
+    columns = ("of", "mean i = j", "mean i != j", "in common", "if equal", "i != j above i = j", "paired")
+    tables = {
+        "overlap": Table(
+            f"Histograms for the same (i = j) and for other sentences (i != j): the share they have in common in "
+            f"{OVERLAP_BINS} bins, also with values dealt out anew (equal distributions); how often another is above",
+            columns,
+            tuple(rows),
+        )
+    }
+    return Findings(estimates | apart.estimates, tables | apart.tables, pictures)
 
 
-def _in_deviations(test: Sentences, rows_N: Integers, partners_KN: Integers, settings: Settings) -> dict[str, Estimate]:
+def _in_deviations(test: Sentences, rows_N: Integers, partners_KN: Integers, settings: Settings) -> Findings:
     """Distances between means in units of the posteriors' deviations, which keeps them finite in a collapse."""
     means_NZ = test.means_NZ[rows_N]
     deviation_N = np.linalg.norm(test.deviations_NZ[rows_N], axis=1)
     random_KN = code_distances(means_NZ, pairs_of(partners_KN)).reshape(partners_KN.shape)
     found = {}
+    rows: list[tuple[str | float | None, ...]] = [
+        ("length of a posterior's deviation", plus_minus(*Mean.of(deviation_N)), None)
+    ]
     for key, which, distance_N in (
         ("nearest_mean", "the nearest other mean", nearest_distances(means_NZ)),
         ("random_mean", "a random other mean", random_KN.mean(0)),
@@ -291,53 +319,10 @@ def _in_deviations(test: Sentences, rows_N: Integers, partners_KN: Integers, set
         name = f"mean distance of a posterior mean to {which} / mean length of the posterior deviation"
         own = settings | {"error": "standard error over sentences"}
         found[f"{key}_in_deviations"] = Estimate(name, *ratio, len(rows_N), "none", None, own)
-    return found
-
-
-def code_entropy(subject: Subject) -> Findings:
-    """How far codes fill the space [Livne et al. 2020, table 6], beside as many draws of N(0, I)."""
-    test = subject.test
-    dims = subject.space.dim
-    repeats = max(2, subject.effort.repeats)
-    exact = dims / 2 * math.log(2 * math.pi * math.e)
-    estimates: dict[str, Estimate] = {}
-    for kind, codes_NZ in reversed(_code_kinds(test).items()):
-        # Equal sentences have equal means, but for rounding that would count as a distance.
-        codes_NZ = codes_NZ[_distinct(test)] if kind == "means" else codes_NZ
-        found = nearest_neighbour_entropy(codes_NZ)
-        if found is None:
-            continue
-        random = np.random.default_rng(seed_of(subject.seed, "standard normal", kind))
-        normal = (nearest_neighbour_entropy(random.normal(size=(found.points, dims))) for _ in range(repeats))
-        drawn = [one.value for one in track(normal, "entropy", subject.show_progress, repeats) if one is not None]
-        anchor, spread = float(np.mean(drawn)), float(np.std(drawn, ddof=1))
-        settings: Settings = {
-            "estimator": "Kozachenko-Leonenko, nearest neighbour",
-            "dimensions": dims,
-            "points": found.points,
-            "duplicates": len(test) - found.points,
-            "draws": repeats,
-            "seed": subject.seed,
-            "error": "standard error over sentences",
-        }
-        text = f"nearest-neighbour entropy of codes (posterior {kind}), nats"
-        error = math.hypot(found.stderr, spread / math.sqrt(repeats))
-        own = settings | {"error": "standard error over sentences and draws"}
-        drawn_settings = settings | {"error": f"spread over {repeats} draws"}
-        of_normal = f"the same estimator on {found.points:,} draws of N(0, I)"
-        n = found.points
-        estimates |= {
-            f"entropy_{kind}": Estimate(text, found.value, found.stderr, n, "none", None, settings),
-            f"entropy_{kind}_above_normal": Estimate(
-                f"{text}, less {of_normal}", found.value - anchor, error, n, "none", None, own
-            ),
-            f"entropy_{kind}_normal": Estimate(
-                f"{of_normal} as for posterior {kind}, nats", anchor, spread, n, "none", None, drawn_settings
-            ),
-        }
-    name = f"entropy of N(0, I) in {dims} dimensions by its formula, nats"
-    estimates["entropy_normal_exact"] = Estimate(name, exact, None, len(test), "exact", None, {"dimensions": dims})
-    return Findings(estimates)
+        rows.append((f"distance of a mean to {which}", plus_minus(*Mean.of(distance_N)), plus_minus(*ratio)))
+    title = "Posterior deviation against the distance between posterior means, mean over sentences"
+    table = Table(title, ("", "mean", "in deviations"), tuple(rows))
+    return Findings(found, {"deviations": table})
 
 
 MEASURES: dict[str, Measure] = {
@@ -350,5 +335,4 @@ MEASURES: dict[str, Measure] = {
     "code_overlap": Measure(
         code_overlap, "Whether a code could as well be that of another sentence.", ("codes", "density")
     ),
-    "code_entropy": Measure(code_entropy, "How far codes fill the space, beside a standard normal.", ("codes",)),
 }

@@ -13,7 +13,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.statistics import standard_error
 from textspace.evaluate.text_metrics import word_edit_distance
-from textspace.generate import Greedy
+from textspace.generate import Greedy, Method, Sampling
 from textspace.noise import seed_of
 from textspace.paths import interpolated
 from textspace.types import Estimate
@@ -22,6 +22,9 @@ __all__ = ["MEASURES", "Smoothness", "interpolations", "smoothness"]
 
 POINTS = 11
 """Codes of a path, its ends included [Li et al. 2019, tables 12 and 13]."""
+
+PAPER_POINTS = 10
+"""Codes of a path as in sentenceMIM, its ends included [Livne et al. 2020, appendix D.2]."""
 
 SHOWN = 10
 """Paths of each kind that the report shows, and the fewest that are measured."""
@@ -62,24 +65,49 @@ def smoothness(path: Sequence[Words]) -> Smoothness:
     )
 
 
+class _Kind(NamedTuple):
+    """Paths of one kind: where they end, how long they are, and how words are chosen."""
+
+    key: str
+    name: str
+    ends_N2Z: Floats
+    points: int = POINTS
+    method: Method = Greedy()
+    sentences: Sequence[tuple[str, str]] | None = None
+    """Those whose codes are the ends, to be shown above each path."""
+
+    @property
+    def words(self) -> str:
+        chosen = "greedy" if isinstance(self.method, Greedy) else "words sampled at temperature 1"
+        return f"straight paths between {self.name}, {self.points} points each, {chosen}"
+
+    @property
+    def shares(self) -> list[float]:
+        return [step / (self.points - 1) for step in range(self.points)]
+
+
 def interpolations(subject: Subject) -> Findings:
     """Straight paths between prior samples and between posterior samples of test sentences, decoded greedily
-    [Bowman et al. 2016; Li et al. 2019], with the smoothness of each."""
+    [Bowman et al. 2016; Li et al. 2019], with the smoothness of each; and as in sentenceMIM [Livne et al. 2020], of 10
+    points between samples of sentences that follow each other, decoded greedily and with sampled words."""
     space, test = subject.space, subject.test
     if len(test) < 2:
         raise TextspaceError(f"a path leads from one sentence to another, and there is {len(test)}")
     count = min(MOST, max(SHOWN, subject.effort.decoded // (2 * POINTS)))
     random = np.random.default_rng(seed_of(subject.seed, "ends of paths"))
     ends_N2 = np.array([random.choice(len(test), 2, replace=False) for _ in range(count)])
-    sampled = "samples" if test.deviations_NZ.any() else "points"  # an autoencoder has nothing to sample
-    kinds: dict[str, tuple[str, Floats]] = {
-        "prior": (
-            "prior samples",
-            space.prior_codes(2 * count, seed=subject.seed).astype(np.float64).reshape(count, 2, -1),
-        ),
-        "posterior": (f"posterior {sampled} of test sentences", test.samples_NZ[ends_N2]),
-    }
-    parts = [_paths(subject, key, name, ends) for key, (name, ends) in kinds.items()]
+    following_N2 = np.arange(min(count, len(test) // 2) * 2).reshape(-1, 2)
+    sampled = "samples" if test.has_spread else "points"  # an autoencoder has nothing to sample
+    following = f"posterior {sampled} of one test sentence and the next, two by two in the order of the text"
+    texts = [(test.texts[one], test.texts[other]) for one, other in following_N2]
+    prior_N2Z = space.prior_codes(2 * count, seed=subject.seed).astype(np.float64).reshape(count, 2, -1)
+    kinds = (
+        _Kind("prior", "prior samples", prior_N2Z),
+        _Kind("posterior", f"posterior {sampled} of test sentences", test.samples_NZ[ends_N2]),
+        _Kind("sampled_ends", following, test.samples_NZ[following_N2], PAPER_POINTS, Greedy(), texts),
+        _Kind("sampled_ends_and_words", following, test.samples_NZ[following_N2], PAPER_POINTS, Sampling(), texts),
+    )
+    parts = [_paths(subject, kind) for kind in kinds]
     sources = tuple(
         (number, end, test.texts[row])
         for number, rows in enumerate(ends_N2[:SHOWN], 1)
@@ -93,41 +121,41 @@ def interpolations(subject: Subject) -> Findings:
     )
 
 
-def _paths(subject: Subject, key: str, name: str, ends_N2Z: Floats) -> Findings:
+def _paths(subject: Subject, kind: _Kind) -> Findings:
     """What there is to say of paths between pairs of codes."""
-    codes_MZ = np.concatenate([interpolated(start_Z, end_Z, POINTS) for start_Z, end_Z in ends_N2Z])
-    texts = subject.space.decode(codes_MZ, method=Greedy(), show_progress=subject.show_progress)
-    paths = [texts[start : start + POINTS] for start in range(0, len(texts), POINTS)]
+    points = kind.points
+    codes_MZ = np.concatenate([interpolated(start_Z, end_Z, points) for start_Z, end_Z in kind.ends_N2Z])
+    seed = seed_of(subject.seed, "words of paths")
+    texts = subject.space.decode(codes_MZ, method=kind.method, seed=seed, show_progress=subject.show_progress)
+    paths = [texts[start : start + points] for start in range(0, len(texts), points)]
     words = [[text.split() for text in path] for path in paths]
     found = [smoothness(path) for path in words]
-    shares = [step / (POINTS - 1) for step in range(POINTS)]
-
-    between = f"straight paths between {name}, {POINTS} points each, greedy"
-    sentences = tuple(
-        (number, round(share, 2), text)
-        for number, path in enumerate(paths[:SHOWN], 1)
-        for share, text in zip(shares, path, strict=True)
-    )
+    sentences: list[tuple[str | float | None, ...]] = []
+    for number, path in enumerate(paths[:SHOWN], 1):
+        if kind.sentences is not None:
+            sentences.append((number, "ends", " → ".join(kind.sentences[number - 1])))
+        sentences += [(number, round(share, 2), text) for share, text in zip(kind.shares, path, strict=True)]
     columns = ("path", "all steps / distance of ends", "largest step / all steps", "steps repeated", "distinct")
     rows = tuple((number, *one) for number, one in enumerate(found[:SHOWN], 1))
+    told = ("path", "share of the way", "sentence")
     tables = {
-        f"{key}_paths": Table(f"Sentences on {between}", ("path", "share of the way", "sentence"), sentences),
-        f"{key}_smoothness": Table(f"Smoothness of {between}", columns, rows),
+        f"{kind.key}_paths": Table(
+            f"Sentences on {kind.words}", told, tuple(sentences), grouped=kind.sentences is not None
+        ),
+        f"{kind.key}_smoothness": Table(f"Smoothness of {kind.words}", columns, rows),
     }
-    picture = _picture(name, words, shares)
-    return Findings(
-        _estimates(subject, key, between, found), tables, {} if picture is None else {f"{key}_paths": picture}
-    )
+    picture = _picture(kind, words)
+    return Findings(_estimates(subject, kind, found), tables, {} if picture is None else {f"{kind.key}_paths": picture})
 
 
-def _estimates(subject: Subject, key: str, between: str, found: list[Smoothness]) -> dict[str, Estimate]:
+def _estimates(subject: Subject, kind: _Kind, found: list[Smoothness]) -> dict[str, Estimate]:
     """Means over the paths for which there is a number."""
     step = "word edit distances of neighbours"
     wanted: dict[str, tuple[str, Literal["lower"] | None]] = {
         "detour": (f"{step} summed over the path / that of its ends (1 is straight)", "lower"),
-        "largest_step": (f"largest / sum of the {step} (at best {1 / (POINTS - 1):.2g})", "lower"),
+        "largest_step": (f"largest / sum of the {step} (at best {1 / (kind.points - 1):.2g})", "lower"),
         "repeated": ("share of neighbours that are the same sentence", None),
-        "distinct": (f"distinct sentences of {POINTS}", None),
+        "distinct": (f"distinct sentences of {kind.points}", None),
     }
     estimates = {}
     for field, (words, better) in wanted.items():
@@ -138,18 +166,18 @@ def _estimates(subject: Subject, key: str, between: str, found: list[Smoothness]
         settings: dict[str, str | int | float | bool | None] = {
             "paths": len(known_N),
             "without_number": len(found) - len(known_N),
-            "points": POINTS,
+            "points": kind.points,
             "seed": subject.seed,
             "error": "standard error over paths",
         }
-        name, error = f"{words}, mean over {between}", standard_error(known_N)
-        estimates[f"{key}_{field}"] = Estimate(
+        name, error = f"{words}, mean over {kind.words}", standard_error(known_N)
+        estimates[f"{kind.key}_{field}"] = Estimate(
             name, float(known_N.mean()), error, len(known_N), "none", better, settings
         )
     return estimates
 
 
-def _picture(name: str, paths: list[list[list[str]]], shares: list[float]) -> Picture | None:
+def _picture(kind: _Kind, paths: list[list[list[str]]]) -> Picture | None:
     """Mean edit distances to both ends along the way, relative to that of the ends; even ways make straight lines."""
     paths = [path for path in paths if path[0] != path[-1]]
     if not paths:
@@ -161,9 +189,9 @@ def _picture(name: str, paths: list[list[list[str]]], shares: list[float]) -> Pi
         series[which] = (ways / between_N[:, None]).mean(0).tolist()
     return Picture(
         "lines",
-        f"Paths between {name}: mean word edit distance to their ends",
+        f"{kind.words.capitalize()}: mean word edit distance to their ends",
         series,
-        x=shares,
+        x=kind.shares,
         x_label="share of the way",
         y_label="distance / distance of the ends",
     )

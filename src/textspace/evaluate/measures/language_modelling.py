@@ -17,10 +17,19 @@ from textspace.evaluate.examination import Examination, examine, validations
 from textspace.evaluate.likelihood import Likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.posterior import ACTIVE_ABOVE, Mean
+from textspace.evaluate.sources import with_sources
 from textspace.evaluate.subjects import earlier_validations, epochs_of, folder_of
 from textspace.types import EndToken, Estimate
 
-__all__ = ["MEASURES", "code_map", "likelihood", "likelihood_without_end", "posterior", "training_curves"]
+__all__ = [
+    "MEASURES",
+    "code_map",
+    "likelihood",
+    "likelihood_with_length_prior",
+    "likelihood_without_end",
+    "posterior",
+    "training_curves",
+]
 
 Floats = NDArray[np.float64]
 
@@ -52,9 +61,15 @@ def likelihood_without_end(subject: Subject) -> Findings:
     return _likelihood(subject, "dropped")
 
 
+def likelihood_with_length_prior(subject: Subject) -> Findings:
+    """The same as p_seq(x|z) p(length): the end token without probability, lengths as in the training sentences."""
+    return _likelihood(subject, "length")
+
+
 def _likelihood(subject: Subject, end_token: EndToken) -> Findings:
     measured = subject.test.likelihood(subject.effort.importance_samples, end_token, subject.show_progress)
-    return likelihood_findings(measured, subject.test.texts)
+    found = likelihood_findings(measured, subject.test.texts)
+    return with_sources(found, measured, subject.test.sources)
 
 
 def likelihood_findings(measured: Likelihood, texts: Sequence[str]) -> Findings:
@@ -66,20 +81,13 @@ def likelihood_findings(measured: Likelihood, texts: Sequence[str]) -> Findings:
         "nll": measured.nll_N,
         "effective_samples": measured.effective_samples_N,
         "dual_kl": measured.dual_kl_N,
+        "mim": measured.mim_N,
     }
     columns |= {"kl" if len(measured.kl_N) == 1 else f"kl_{name}": kl_N for name, kl_N in measured.kl_N.items()}
     if measured.elbo_N is not None and measured.nll_N is not None and measured.effective_samples_N is not None:
         gap_N = columns["gap"] = measured.elbo_N - measured.nll_N
         estimates["gap"] = _gap(gap_N, measured)
-    without = ", the end token left out" if measured.settings["end_token"] == "dropped" else ""
-    estimates = {
-        key: replace(
-            each,
-            name=each.name if key.startswith("kl") else each.name + without,  # the code has no end
-            settings=each.settings | {"error": ERROR},
-        )
-        for key, each in estimates.items()
-    }
+    estimates = {key: replace(each, settings=each.settings | {"error": ERROR}) for key, each in estimates.items()}
     per_sentence = {key: column.tolist() for key, column in columns.items() if column is not None}
     # Nats of a sentence with the tightest bound there is; a posterior without density and samples has none.
     nats_N = next((each for each in (measured.nll_N, measured.elbo_N) if each is not None), None)
@@ -103,7 +111,7 @@ def _gap(gap_N: Floats, measured: Likelihood) -> Estimate:
     """In expectation KL(q(z|x) || p(z|x)) less what the importance-weighted bound still lacks [Cremer et al. 2018]."""
     name = (
         f"gap between negative ELBO and importance-weighted NLL of {measured.settings['samples']} samples, paired; "
-        "lower bound on KL(q(z|x) || p(z|x))"
+        f"lower bound on KL(q(z|x) || p(z|x)){measured.end_words}"
     )
     error = Mean.of(gap_N).stderr if len(gap_N) > 1 else None
     return Estimate(name, float(gap_N.mean()), error, len(gap_N), "lower", "lower", measured.settings)
@@ -316,6 +324,11 @@ MEASURES: dict[str, Measure] = {
     "likelihood_without_end": Measure(
         likelihood_without_end,
         "The same without the end token, as some papers count.",
+        suites=("full",),
+    ),
+    "likelihood_with_length_prior": Measure(
+        likelihood_with_length_prior,
+        "The same as p_seq(x|z) p(length): words from the decoder, the length from the training sentences' lengths.",
         suites=("full",),
     ),
     "posterior": Measure(

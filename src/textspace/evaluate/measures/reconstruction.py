@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measure import PERTURBATION, Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.sources import rows_by_source
 from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import BLOCKS, Ratio, Scores, plus_minus, score_reconstructions, written
 from textspace.generate import Beam, Greedy, Method
@@ -19,9 +21,12 @@ __all__ = [
     "MEASURES",
     "OVER_SENTENCES",
     "Originals",
+    "bands_of",
+    "greedy_method",
     "mean_shown",
     "originals_of",
     "reconstruction",
+    "reconstruction_examples",
     "reconstruction_variants",
     "shown",
 ]
@@ -60,6 +65,11 @@ def originals_of(subject: Subject) -> Originals:
     return Originals(rows_N, split, written(split, space.tokenizer))
 
 
+def greedy_method(split: EncodedSplit) -> Greedy:
+    """Greedy decoding that lets the longest of some sentences come back whole."""
+    return Greedy(max_tokens=max(MOST_TOKENS, int(split.lengths.max(initial=2)) - 2))
+
+
 class _Way(NamedTuple):
     """One way to reconstruct: how words are chosen, and from which code."""
 
@@ -76,8 +86,8 @@ class _Way(NamedTuple):
         return f"{self.decoding}_{self.code}"
 
     def method(self, split: EncodedSplit) -> Method:
-        most = max(MOST_TOKENS, int(split.lengths.max(initial=2)) - 2)
-        return Greedy(max_tokens=most) if self.decoding == "greedy" else Beam(width=BEAM_WIDTH, max_tokens=most)
+        greedy = greedy_method(split)
+        return greedy if self.decoding == "greedy" else Beam(width=BEAM_WIDTH, max_tokens=greedy.max_tokens)
 
     def made(self, subject: Subject, originals: Originals) -> list[str]:
         """The sentences that came back."""
@@ -130,8 +140,61 @@ _WAYS = (_QUICK, _Way("greedy", "sample"), _Way("beam", "mean"), _Way("beam", "s
 def reconstruction(subject: Subject) -> Findings:
     """Test sentences encoded and decoded again, greedily from their means."""
     originals = originals_of(subject)
-    scores = score_reconstructions(_QUICK.made(subject, originals), originals.texts)
-    return Findings(_QUICK.estimates(subject, scores), per_sentence=_QUICK.per_sentence(scores))
+    made = _QUICK.made(subject, originals)
+    scores = score_reconstructions(made, originals.texts)
+    tables = _by_source(subject, originals, made)
+    return Findings(_QUICK.estimates(subject, scores), tables, per_sentence=_QUICK.per_sentence(scores))
+
+
+def _by_source(subject: Subject, originals: Originals, made: list[str]) -> dict[str, Table]:
+    """The same of each source, where there are several."""
+    sources = subject.test.sources
+    by_source = rows_by_source(None if sources is None else [sources[row] for row in originals.rows_N])
+    rows: list[tuple[str | float | None, ...]] = []
+    for name, rows_N in by_source.items():
+        scores = score_reconstructions([made[row] for row in rows_N], [originals.texts[row] for row in rows_N])
+        bleus = [plus_minus(bleu.score, bleu.stderr) for bleu in (scores.bleu4, scores.bleu1)]
+        rows.append((name, len(rows_N), *bleus, mean_shown(scores.exact_N), plus_minus(*scores.accuracy)))
+    columns = ("source", "sentences", "BLEU-4", "BLEU-1", "exact match", "token accuracy")
+    title = "Greedy reconstruction from posterior means by source (BLEU 0-100, shares 0-1)"
+    return {"by_source": Table(title, columns, tuple(rows))} if rows else {}
+
+
+# Examples
+
+
+def reconstruction_examples(subject: Subject) -> Findings:
+    """A table of reconstructions as sentenceMIM's [Livne et al. 2020, tables 11 to 14], of sentences that a rule picks.
+
+    Below each sentence (D) what came back from the posterior's mean (M), from a sample (R), and from a sample with ten
+    times the deviation (P); a posterior without spread has one code, an autoencoder's (AE).
+    """
+    test = subject.test
+    chosen: dict[str, int] = {}
+    by_source = rows_by_source(test.sources)
+    for source, rows_N in (by_source or {"": np.arange(len(test))}).items():
+        for band, places_M in bands_of(test.words[row] for row in rows_N).items():
+            chosen[f"{source}, {band} words" if source else f"{band} words"] = int(rows_N[places_M[0]])
+    at_N = list(chosen.values())
+    kinds = {"(AE)": test.means_NZ}
+    if test.has_spread:
+        kinds = {"(M)": test.means_NZ, "(R)": test.samples_NZ, "(P)": test.perturbed_NZ}
+    split = EncodedSplit.of([test.texts[row] for row in at_N], subject.space.tokenizer, None)
+    made = {
+        kind: subject.space.decode(codes_NZ[at_N], method=greedy_method(split), show_progress=subject.show_progress)
+        for kind, codes_NZ in kinds.items()
+    }
+    rows: list[tuple[str, str, str]] = []
+    for place, (label, row) in enumerate(chosen.items()):
+        rows.append((label, "(D)", test.texts[row]))
+        rows += [(label, kind, texts[place]) for kind, texts in made.items()]
+    title = (
+        f"Reconstructions of the first test sentence of each length{' and source' if by_source else ''}, in "
+        f"the order of the text, greedy: (D) data, (M) from the posterior's mean, (R) from a sample, (P) from a sample "
+        f"with {PERTURBATION:.0f} times the deviation, (AE) from the one code of a posterior without spread"
+    )
+    table = Table(title, ("sentence", "row", "text"), tuple(rows), grouped=True)
+    return Findings(tables={"examples": table})
 
 
 def reconstruction_variants(subject: Subject) -> Findings:
@@ -165,16 +228,12 @@ def _by_length(
     made: dict[_Way, list[str]], originals: list[str], loss_N: Floats, counts_N: NDArray[np.int64]
 ) -> Findings:
     """Scores and losses in bins of sentence length."""
-    words_N = np.array([len(text.split()) for text in originals])
-    bin_N = np.searchsorted(BIN_ENDS, words_N)
     rows: list[tuple[str | float | None, ...]] = []
     losses: list[tuple[str | float | None, ...]] = []
     lengths: list[float] = []
     series: dict[str, list[float]] = {}
-    for number in np.unique(bin_N):
-        at = np.flatnonzero(bin_N == number)
-        label = _bin_label(int(number))
-        lengths.append(float(words_N[at].mean()))
+    for label, at in bands_of(text.split() for text in originals).items():
+        lengths.append(float(np.mean([len(originals[row].split()) for row in at])))
         for way, texts in made.items():
             scores = score_reconstructions([texts[row] for row in at], [originals[row] for row in at])
             bleus = [plus_minus(bleu.score, bleu.stderr) for bleu in (scores.bleu4, scores.bleu1)]
@@ -208,6 +267,16 @@ def _by_length(
     )
 
 
+def bands_of(sentences: Iterable[Sequence[str]]) -> dict[str, NDArray[np.int64]]:
+    """Rows of the sentences in each band of lengths, short ones first; bands without any are left out.
+
+    >>> {band: rows.tolist() for band, rows in bands_of(["a b".split(), ["a"] * 9, []]).items()}
+    {'up to 5': [0, 2], '6-10': [1]}
+    """
+    bin_N = np.searchsorted(BIN_ENDS, [len(words) for words in sentences])
+    return {_bin_label(int(number)): np.flatnonzero(bin_N == number) for number in np.unique(bin_N)}
+
+
 def _bin_label(number: int) -> str:
     """
     >>> [_bin_label(number) for number in (0, 1, 7)]
@@ -230,6 +299,12 @@ MEASURES: dict[str, Measure] = {
     "reconstruction": Measure(
         reconstruction,
         "How much of a sentence comes back when its mean code is decoded greedily.",
+        needs=("codes",),
+        suites=("quick", "standard", "full"),
+    ),
+    "reconstruction_examples": Measure(
+        reconstruction_examples,
+        "Sentences beside what comes back of them, picked by a rule.",
         needs=("codes",),
         suites=("quick", "standard", "full"),
     ),

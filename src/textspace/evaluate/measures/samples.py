@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import tempfile
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measures.language_models import (
+    UNITS,
+    encoded,
+    language_model_of_text,
+    train_language_model,
+)
 from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import (
     Ratio,
@@ -27,14 +29,20 @@ from textspace.evaluate.text_metrics import (
     written,
 )
 from textspace.generate import Greedy, Method, Sampling
-from textspace.model import Model
 from textspace.noise import seed_of
-from textspace.recipes import RECIPES
-from textspace.train.loop import Interrupted, Trainer
-from textspace.train.processes import Processes
 from textspace.types import Bound, Estimate
 
-__all__ = ["MEASURES", "LanguageModel", "copying", "prior_samples", "sample_language_model", "train_language_model"]
+__all__ = [
+    "MEASURES",
+    "VARIETY",
+    "Compared",
+    "Numbers",
+    "copying",
+    "prior_samples",
+    "real_sentences",
+    "sample_language_model",
+    "variety",
+]
 
 Floats = NDArray[np.float64]
 Settings = dict[str, str | int | float | bool | None]
@@ -49,21 +57,6 @@ BLOCKS = 20
 MOST_TOKENS = Sampling().max_tokens
 """Where a sample is cut if it has not come to its end."""
 
-MOST_TRAINING = 50_000
-"""Sentences that a language model learns from at most."""
-
-UNITS = (128, 192)
-"""Embedding and hidden units of a language model."""
-
-STEPS = 100
-"""A language model makes at least so many steps for each epoch it is granted: over little text it goes more often."""
-
-STEPS_BETWEEN = 25
-"""Steps at least between two looks at the sentences that select its weights."""
-
-HELD_OUT = 10
-"""Every so-manieth sentence of a language model's text selects its weights instead of being learnt from."""
-
 _OVER_SENTENCES = "standard error over sentences"
 
 
@@ -73,17 +66,13 @@ def _samples(subject: Subject, count: int, method: Method | None = None) -> list
     return subject.space.sample(count, method=method, seed=seed, show_progress=subject.show_progress)
 
 
-def _encoded(subject: Subject, texts: Sequence[str]) -> EncodedSplit:
-    return EncodedSplit.of(texts, subject.space.tokenizer, subject.space.recipe.text.max_tokens)
-
-
-def _written(subject: Subject, sentences: Sentences, limit: int | None = None) -> list[str]:
+def real_sentences(subject: Subject, sentences: Sentences, limit: int | None = None) -> list[str]:
     """Real sentences as the space could write them, at most `limit` of them, spread evenly."""
     rows = spread_rows(len(sentences), len(sentences) if limit is None else limit)
-    return written(_encoded(subject, [sentences.texts[row] for row in rows]), subject.space.tokenizer)
+    return written(encoded(subject, [sentences.texts[row] for row in rows]), subject.space.tokenizer)
 
 
-class _Compared(NamedTuple):
+class Compared(NamedTuple):
     """Sentences that are measured beside others."""
 
     key: str
@@ -95,7 +84,7 @@ class _Compared(NamedTuple):
         return [text.split() for text in self.texts]
 
 
-class _Numbers:
+class Numbers:
     """Estimates of samples and of real sentences side by side."""
 
     def __init__(self, subject: Subject, **settings: str | int | float) -> None:
@@ -132,16 +121,15 @@ def prior_samples(subject: Subject) -> Findings:
     Both depend on the number of sentences: they compare with numbers for the same n only, and names tell it.
     """
     count = min(subject.effort.prior_samples, len(subject.test))
-    numbers = _Numbers(subject, sentences=count, words="sampled at temperature 1")
+    numbers = Numbers(subject, sentences=count, words="sampled at temperature 1")
     compared = (
-        _Compared("samples", f"{count:,} prior samples", _samples(subject, count)),
-        _Compared("real", f"{count:,} real test sentences", _written(subject, subject.test, count)),
+        Compared("samples", f"{count:,} prior samples", _samples(subject, count)),
+        Compared("real", f"{count:,} real test sentences", real_sentences(subject, subject.test, count)),
     )
-    headings = ("", "self-BLEU-4", "distinct 1-grams", "distinct 2-grams", "distinct 3-grams", "distinct sentences")
     table = Table(
         "Variety of samples from the prior (self-BLEU 0-100, shares 0-1)",
-        (*headings, "words", "empty", "over-long", "unknown"),
-        tuple((each.what, *_variety(numbers, subject, each)) for each in compared),
+        ("", *VARIETY),
+        tuple((each.what, *variety(numbers, subject, each)) for each in compared),
     )
     picture = Picture(
         "histogram",
@@ -153,7 +141,22 @@ def prior_samples(subject: Subject) -> Findings:
     return Findings(numbers.estimates, {"prior_samples": table}, {"lengths": picture})
 
 
-def _variety(numbers: _Numbers, subject: Subject, group: _Compared) -> Cells:
+VARIETY = (
+    "self-BLEU-4",
+    "distinct 1-grams",
+    "distinct 2-grams",
+    "distinct 3-grams",
+    "distinct sentences",
+    "words",
+    "empty",
+    "over-long",
+    "unknown",
+)
+"""What `variety` tells of sentences."""
+
+
+def variety(numbers: Numbers, subject: Subject, group: Compared) -> Cells:
+    """How much sentences differ from each other, how long they are, and what ails them; as estimates and as cells."""
     key, what, texts = group
     words, count = group.words, len(texts)
     jackknife: Settings = {"error": f"standard error by a jackknife over {min(BLOCKS, count)} blocks of sentences"}
@@ -190,68 +193,10 @@ def _variety(numbers: _Numbers, subject: Subject, group: _Compared) -> Cells:
 
 
 def _unknown(subject: Subject, texts: Sequence[str]) -> Ratio:
-    return unknown_share(_encoded(subject, texts))
+    return unknown_share(encoded(subject, texts))
 
 
 # To a language model
-
-
-class LanguageModel(NamedTuple):
-    model: Model
-    learnt_from: int
-    """Sentences; those that selected its weights are not counted."""
-
-
-def train_language_model(texts: Sequence[str], subject: Subject, purpose: str) -> LanguageModel:
-    """A small GRU language model with the space's tokenizer, trained for as long as the effort allows.
-
-    It learns from nine tenths of the sentences, and the rest selects its weights.
-
-    Args:
-        texts: to learn from.
-        subject: gives tokenizer, device, effort and seed.
-        purpose: models for one purpose start from the same weights.
-    """
-    space = subject.space
-    granted = subject.effort.language_model_epochs
-    selecting = [text for row, text in enumerate(texts) if row % HELD_OUT == HELD_OUT - 1] or list(texts)
-    learnt = [text for row, text in enumerate(texts) if row % HELD_OUT != HELD_OUT - 1]
-    base = RECIPES["gru-lm"]
-    batch = base.training.batch.sentences or 1
-    often = math.ceil(STEPS_BETWEEN * batch / len(learnt))
-    steps = math.ceil(len(learnt) * often / batch)
-    recipe = base.but(
-        {
-            "decoder.embedding": UNITS[0],
-            "decoder.hidden": UNITS[1],
-            "decoder.input_dropout": 0.2,
-            "decoder.output_dropout": 0.2,
-            "initial.weights": None,
-            "training.seed": seed_of(subject.seed, "language model", purpose),
-            "training.epochs": granted * math.ceil(STEPS / steps),
-            "training.optimizer.lr": 2e-3,
-            "training.plateau": None,
-            "training.patience": 3,
-            "training.checkpoint_every": None,
-        }
-    )
-    model = Model(recipe, len(space.tokenizer))
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
-            recipe,
-            model,
-            _encoded(subject, learnt * often),
-            _encoded(subject, selecting),
-            Path(folder),
-            processes=Processes(str(space.device)),
-            silent=not subject.show_progress,
-        )
-        try:
-            trainer.run()
-        except Interrupted:
-            # What it saved goes with the folder: to the caller this is an interrupt like any other.
-            raise KeyboardInterrupt from None
-    return LanguageModel(model.eval(), len(learnt))
 
 
 def sample_language_model(subject: Subject) -> Findings:
@@ -264,14 +209,13 @@ def sample_language_model(subject: Subject) -> Findings:
     train = subject.splits["train"]
     count = min(subject.effort.prior_samples, len(train))
     drawn = _samples(subject, count)
-    real = [train.texts[row] for row in spread_rows(len(train), MOST_TRAINING)]
     as_many = [train.texts[row] for row in spread_rows(len(train), count)]
     judged = {
-        "samples": (f"{count:,} prior samples", _encoded(subject, drawn)),
-        "test": ("real test sentences", _encoded(subject, subject.test.texts)),
-        "train": ("real training sentences", _encoded(subject, as_many)),
+        "samples": (f"{count:,} prior samples", encoded(subject, drawn)),
+        "test": ("real test sentences", encoded(subject, subject.test.texts)),
+        "train": ("real training sentences", encoded(subject, as_many)),
     }
-    numbers = _Numbers(
+    numbers = Numbers(
         subject, language_model=f"GRU, {UNITS[0]} embedding and {UNITS[1]} hidden units", tokenizer="the space's"
     )
     unknown = {
@@ -279,12 +223,13 @@ def sample_language_model(subject: Subject) -> Findings:
         for key, (who, split) in judged.items()
     }
     rows: list[Cells] = []
-    for key, texts, what, purpose, judges in (
-        ("real", real, "real training sentences", "all real", ("samples", "test")),
-        ("samples", drawn, "prior samples", "as many", ("test",)),
-        ("as_many_real", as_many, "real training sentences", "as many", ("test",)),
+    for key, texts, what, judges in (
+        ("real", None, "real training sentences", ("samples", "test")),
+        ("samples", drawn, "prior samples", ("test",)),
+        ("as_many_real", as_many, "real training sentences", ("test",)),
     ):
-        model, learnt_from = train_language_model(texts, subject, purpose)
+        taught = language_model_of_text(subject) if texts is None else train_language_model(texts, subject, "as many")
+        model, learnt_from = taught
         about = f"{learnt_from:,} {what}"
         for judge in judges:
             who, split = judged[judge]
@@ -317,15 +262,15 @@ def copying(subject: Subject) -> Findings:
     A space that copies lies nearer to its training sentences than real sentences it has not seen do.
     """
     train = subject.splits["train"]
-    corpus = [text.split() for text in _written(subject, train)]
+    corpus = [text.split() for text in real_sentences(subject, train)]
     count = min(COPIES, subject.effort.prior_samples)
-    real = _written(subject, subject.test, count)
+    real = real_sentences(subject, subject.test, count)
     compared = (
-        _Compared("sampled", f"{count:,} prior samples, words sampled", _samples(subject, count)),
-        _Compared("greedy", f"{count:,} prior samples, words greedy", _samples(subject, count, Greedy())),
-        _Compared("test", f"{len(real):,} real test sentences", real),
+        Compared("sampled", f"{count:,} prior samples, words sampled", _samples(subject, count)),
+        Compared("greedy", f"{count:,} prior samples, words greedy", _samples(subject, count, Greedy())),
+        Compared("test", f"{len(real):,} real test sentences", real),
     )
-    numbers = _Numbers(subject, training_sentences=len(train))
+    numbers = Numbers(subject, training_sentences=len(train))
     rows: list[Cells] = []
     for group in compared:
         key, what, texts = group

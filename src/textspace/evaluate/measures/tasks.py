@@ -24,7 +24,18 @@ from textspace.evaluate.measures.classifiers import Settings
 if TYPE_CHECKING:
     from textspace.space import Space
 
-__all__ = ["Coder", "Pairs", "Screen", "Singles", "folder_of", "read_pairs", "read_rows", "read_singles"]
+__all__ = [
+    "Coder",
+    "Pairs",
+    "Screen",
+    "Singles",
+    "Spelling",
+    "best_spelling",
+    "folder_of",
+    "read_pairs",
+    "read_rows",
+    "read_singles",
+]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -219,16 +230,38 @@ _SPELLED_BY = 2_000
 
 
 @dataclass(frozen=True)
-class Coder:
-    """Codes of the sentences of a task, in the spelling of which the space knows most words.
+class Spelling:
+    """How sentences are spelled for a space, and the share of their tokens that it then does not know."""
+
+    name: str
+    unknown: float
+
+    def __call__(self, text: str) -> str:
+        return _SPELLINGS[self.name](text)
+
+    @property
+    def settings(self) -> Settings:
+        return {"spelling": self.name, "unknown_tokens_percent": 100 * self.unknown}
+
+
+def best_spelling(space: Space, texts: Sequence[str]) -> Spelling:
+    """The spelling in which a space knows most words of sentences.
 
     Some files are cased and unseparated ("A dog barks."), others are not ("a dog barks ."): a word tokenizer that
     learnt one of these knows little of the other. No score or label is looked at.
     """
+    some = texts[:: max(1, len(texts) // _SPELLED_BY)]
+    shares = {name: _unknown_share(space, map(spell, some)) for name, spell in _SPELLINGS.items()}
+    chosen = min(shares, key=lambda name: shares[name])  # of equals the first
+    return Spelling(chosen, shares[chosen])
+
+
+@dataclass(frozen=True)
+class Coder:
+    """Codes of the sentences of a task, in the spelling of which the space knows most words."""
 
     space: Space
-    spelling: str
-    unknown: float
+    spelling: Spelling
     row_of: dict[str, int]
     codes_NZ: Floats
 
@@ -236,11 +269,9 @@ class Coder:
     def of(cls, space: Space, texts: Iterable[str]) -> Coder:
         """Encode the sentences that will be asked for."""
         unique = list(dict.fromkeys(texts))
-        some = unique[:: max(1, len(unique) // _SPELLED_BY)]
-        shares = {name: _unknown_share(space, map(spell, some)) for name, spell in _SPELLINGS.items()}
-        chosen = min(shares, key=lambda name: shares[name])  # of equals the first
-        codes_NZ = space.encode([_SPELLINGS[chosen](text) for text in unique]).astype(np.float64)
-        return cls(space, chosen, shares[chosen], {text: row for row, text in enumerate(unique)}, codes_NZ)
+        spelling = best_spelling(space, unique)
+        codes_NZ = space.encode([spelling(text) for text in unique]).astype(np.float64)
+        return cls(space, spelling, {text: row for row, text in enumerate(unique)}, codes_NZ)
 
     def codes(self, texts: Sequence[str]) -> Floats:
         """Mean codes of sentences."""
@@ -248,7 +279,7 @@ class Coder:
 
     @property
     def settings(self) -> Settings:
-        return {"spelling": self.spelling, "unknown_tokens_percent": 100 * self.unknown}
+        return self.spelling.settings
 
 
 def _unknown_share(space: Space, texts: Iterable[str]) -> float:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from html import escape
 from itertools import takewhile
 from pathlib import Path
@@ -14,10 +15,20 @@ from typing import Any
 import numpy as np
 
 from textspace.errors import TextspaceError
+from textspace.evaluate.measure import Table
 from textspace.evaluate.registry import THEMES
-from textspace.evaluate.reports.html import figures, html_page, value_cell
+from textspace.evaluate.reports.html import figures, html_page, html_table, value_cell
+from textspace.evaluate.reports.joined import joined_tables
 from textspace.evaluate.reports.report import HEADLINES, SCHEMA, Report, json_text, to_json
-from textspace.evaluate.reports.text import as_text, markdown_table, plain_name, shown, shown_estimate
+from textspace.evaluate.reports.text import (
+    alignment,
+    as_text,
+    markdown_table,
+    plain_name,
+    shown,
+    shown_estimate,
+    shown_rows,
+)
 from textspace.types import Estimate
 
 __all__ = ["Comparison", "Difference", "Row", "compare", "difference_text", "markdown", "page", "paired_difference"]
@@ -133,6 +144,11 @@ class Comparison:
     notes: tuple[str, ...]
     command: str = ""
 
+    @cached_property
+    def tables(self) -> dict[str, dict[str, Table]]:
+        """What the spaces say of the same sentences, by measure and name."""
+        return joined_tables(self.reports)
+
     def headlines(self) -> list[tuple[str, Row]]:
         """The rows for the top, and their plain names."""
         by_key = {(row.measure, row.key): row for row in self.rows}
@@ -157,8 +173,9 @@ class Comparison:
             name: {"space": report.space, "data": report.data, "settings": report.settings, "skipped": report.skipped}
             for name, report in self.reports.items()
         }
-        found = {"schema": SCHEMA, "spaces": about, "rows": rows, "notes": self.notes, "command": self.command}
-        return to_json(found)
+        tables = {name: {key: asdict(each) for key, each in of.items()} for name, of in self.tables.items()}
+        found = {"schema": SCHEMA, "spaces": about, "rows": rows, "tables": tables}
+        return to_json(found | {"notes": self.notes, "command": self.command})
 
     def save(self, folder: Path) -> dict[str, Path]:
         """Write comparison.json, comparison.md and comparison.html into a folder."""
@@ -250,11 +267,14 @@ def markdown(comparison: Comparison) -> str:
         lines += ["## In short", ""]
         lines += markdown_table(columns, [(label, *_cells(row)) for label, row in headlines], sides)
     for theme, by_measure in _grouped(comparison).items():
-        numbers = {measure: rows for measure, rows in by_measure.items() if rows}
-        lines += [f"## {theme}", ""] if numbers else []
-        for measure, rows in numbers.items():
+        told = {name: rows for name, rows in by_measure.items() if rows or name in comparison.tables}
+        lines += [f"## {theme}", ""] if told else []
+        for measure, rows in told.items():
             lines += [f"### {plain_name(measure)}", ""]
-            lines += markdown_table(columns, [(row.name, *_cells(row)) for row in rows], sides)
+            lines += markdown_table(columns, [(row.name, *_cells(row)) for row in rows], sides) if rows else []
+            for table in comparison.tables.get(measure, {}).values():
+                lines += [f"**{as_text(table.title)}**", ""]
+                lines += markdown_table(table.columns, shown_rows(table), alignment(table))
     if comparison.command:
         lines += ["## To repeat this", "", f"    {comparison.command}", ""]
     return "\n".join(lines)
@@ -326,8 +346,9 @@ def _measure(comparison: Comparison, measure: str, rows: list[Row]) -> str:
     names = list(comparison.reports)
     table = _table(names, [(row.name, row) for row in rows]) if rows else ""
     pictures = _pictures(comparison, measure)
-    whole = f'<div class="measure"><h3>{escape(plain_name(measure))}</h3>{table}{pictures}</div>'
-    return whole if table or pictures else ""  # a table that only a report shows
+    inner = table + "".join(map(html_table, comparison.tables.get(measure, {}).values())) + pictures
+    # Empty where a measure has nothing but tables that only a report shows.
+    return f'<div class="measure"><h3>{escape(plain_name(measure))}</h3>{inner}</div>' if inner else ""
 
 
 def _table(names: list[str], rows: list[tuple[str, Row]]) -> str:

@@ -130,6 +130,8 @@ def _histogram(axis: Any, picture: Picture) -> None:
         axis.hist(values, histtype="stepfilled", alpha=0.28, label=name, **style)
         axis.hist(values, histtype="step", linewidth=1.4, **style)
         axis.axvline(values.mean(), color=colour, linewidth=1, linestyle=(0, (4, 3)))
+    if np.abs(together).max() >= 1e4:  # their names are long
+        axis.locator_params(axis="x", nbins=5)
     axis.set_ylabel(picture.y_label or "share (dashed: mean)")
     axis.grid(axis="y")
     _legend(axis, len(samples))

@@ -1,0 +1,51 @@
+"""Every named recipe, derived from a base by replacing parts, with its citation; a module for each family."""
+
+from __future__ import annotations
+
+from textspace.config import Recipe
+from textspace.errors import TextspaceError, nearest
+from textspace.recipes import free_bits, mutual_information, pooling
+from textspace.recipes.base import SIZES, VAE, derived, sized
+
+__all__ = ["RECIPES", "SIZES", "recipe", "sized"]
+
+_DEFAULT = derived(
+    VAE,
+    "default",
+    "What you get without asking: a GRU variational autoencoder that reads both ways, with half the KL's weight so "
+    "that codes hold what decoding needs.",
+    "",
+    {
+        "encoder.kind": "gru",
+        "encoder.embedding": 128,
+        "encoder.hidden": 192,
+        "encoder.bidirectional": True,
+        "decoder.kind": "gru",
+        "decoder.embedding": 128,
+        "decoder.hidden": 192,
+        "decoder.input_dropout": 0.2,
+        "decoder.output_dropout": 0.2,
+        "initial.weights": None,
+        "objective.kl_weight": {"kind": "linear", "start": 0.0, "end": 0.5, "over": 4, "unit": "epochs"},
+        "training.optimizer": {"kind": "adam", "lr": 2e-3},
+        "training.epochs": 20,
+        "training.plateau": {"patience": 1, "max_decays": 4},
+    },
+)
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for recipe in [_DEFAULT, *free_bits.RECIPES, *pooling.RECIPES, *mutual_information.RECIPES]
+}
+
+
+def recipe(name: str) -> Recipe:
+    """
+    >>> recipe("vae").latent.dim
+    32
+    >>> recipe("vea")
+    Traceback (most recent call last):
+    textspace.errors.TextspaceError: there is no recipe 'vea'; did you mean 'vae'?
+    """
+    if name not in RECIPES:
+        raise TextspaceError(f"there is no recipe {name!r}; {nearest(name, RECIPES)}")
+    return RECIPES[name]

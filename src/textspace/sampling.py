@@ -1,0 +1,91 @@
+"""Where new codes come from: around a sentence's own, around the prior's middle, at sentences picked from many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from heapq import heapreplace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from textspace.distributions import Delta, draw, moments
+from textspace.errors import TextspaceError
+from textspace.inputs import check_sentences
+from textspace.noise import Noise, seed_of
+from textspace.progress import track
+from textspace.types import Site
+
+__all__ = ["Deviation", "check_strength", "picked", "prior_share", "strayed"]
+
+Deviation = float | Literal["dim"]
+"""Of codes, in deviations of the prior; "dim" is 1 / sqrt(dimensions)."""
+
+
+def strayed(site: Site, noise: Noise, strength: float | None) -> Tensor:
+    """A posterior's samples (samples, sentences, dimensions), `strength` times as far from its mean as they lie.
+
+    So 0 gives the mean, and 10 codes with ten times the posterior's deviation. Without a strength they are the
+    samples as drawn. With one, a posterior that is a single point (an autoencoder's) is left by `strength` deviations
+    of the prior.
+    """
+    z_SBZ = site.value_SBZ
+    if strength is None:
+        return z_SBZ
+    mean_BZ = moments(site.q, noise)[0]
+    if isinstance(site.q, Delta):
+        prior = site.p.expand(mean_BZ.shape)
+        z_SBZ = mean_BZ + draw(prior, noise, "z", len(z_SBZ)) - prior.mean
+    return torch.lerp(mean_BZ.expand_as(z_SBZ), z_SBZ, strength)  # exact at 0 and at 1
+
+
+def check_strength(strength: float | None, what: str = "sample") -> None:
+    """Refuse what is no strength, and one where nothing is drawn."""
+    if strength is None:
+        return
+    if what != "sample":
+        raise TextspaceError(
+            f"strength is {strength}, and nothing is drawn that it could move: ask for a sample, or leave strength out"
+        )
+    if not 0 <= strength < math.inf:
+        raise TextspaceError(f"strength is {strength}: give a number from 0 (the mean itself) up")
+
+
+def prior_share(deviation: Deviation, dim: int) -> float:
+    """A deviation as a number, checked."""
+    if deviation == "dim":
+        return 1 / math.sqrt(dim)
+    if isinstance(deviation, str) or not 0 <= deviation < math.inf:
+        raise TextspaceError(f"deviation is {deviation!r}: give a number from 0 up, or 'dim' for 1 / sqrt(dimensions)")
+    return deviation
+
+
+def picked(texts: Iterable[str], count: int, seed: int, show_progress: bool = False) -> list[str]:
+    """`count` sentences drawn at random with replacement, in one pass and without holding the others.
+
+    Each draw keeps one sentence, and the k-th read takes its place with probability 1 / k. After the k-th, the next
+    to do so comes later than the m-th with probability k / m, so it is number floor(k / u) + 1 for a uniform u. A draw
+    depends on seed, sentences and its own number, not on `count`.
+
+    >>> five, three = picked(iter(["a", "b", "c"]), 5, seed=0), picked(["a", "b", "c"], 3, seed=0)
+    >>> five[:3] == three, set(five) <= {"a", "b", "c"}
+    (True, True)
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise TextspaceError(f"sentences to sample around cannot be one {type(texts).__name__}: give a list of them")
+    held = [""] * count
+    due = [(1, which, 0) for which in range(count)]  # a heap: the next to take, by which draw, its turns so far
+    if not count:
+        return held
+    position = 0
+    for position, text in enumerate(track(texts, "reading", show_progress), 1):
+        while due[0][0] == position:
+            _, which, turn = due[0]
+            check_sentences([text], first=position)
+            held[which] = text
+            uniform = (seed_of(seed, "picked", which, turn) + 0.5) / 2**63
+            heapreplace(due, (int(position / uniform) + 1, which, turn + 1))
+    if not position:
+        raise TextspaceError("there is no sentence to sample around: give at least one")
+    return held

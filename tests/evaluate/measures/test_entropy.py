@@ -1,0 +1,136 @@
+"""The entropy of codes against formulas, by hand and by repeated draws."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import small, tiny_sentences
+from small_subjects import subject_on, untrained
+
+from textspace.evaluate.measure import Subject
+from textspace.evaluate.measures.entropy import code_entropy, nearest_neighbour_entropy
+from textspace.recipes import RECIPES
+from textspace.space import Space
+
+
+@pytest.fixture
+def chance() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+@pytest.fixture
+def space(tiny) -> Space:
+    space = untrained(small(RECIPES["vae"]), tiny.tokenizer)
+    with torch.no_grad():
+        space.model.posterior.mean.weight.mul_(60)  # features of so small an encoder are much alike
+    return space
+
+
+@pytest.fixture
+def autoencoder(tiny) -> Space:
+    recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    return untrained(recipe, tiny.tokenizer)
+
+
+def collapse(space: Space) -> None:
+    with torch.no_grad():
+        for parameter in space.model.posterior.parameters():
+            parameter.zero_()
+
+
+def with_codes(subject: Subject, means_NZ: np.ndarray) -> Subject:
+    """The same subject, its test sentences with codes made by hand, which have no spread."""
+    subject.test.__dict__["_parameters"] = (means_NZ, np.zeros_like(means_NZ))
+    return subject
+
+
+@pytest.mark.parametrize("dims", [1, 2, 4, 8])
+def test_the_entropy_of_gaussians_is_that_of_the_formula(chance, dims: int) -> None:
+    factor_ZZ = np.tril(chance.normal(size=(dims, dims)), -1) * 0.3 + np.diag(np.linspace(0.5, 2, dims))
+    truth = dims / 2 * math.log(2 * math.pi * math.e) + math.log(np.diag(factor_ZZ).prod())
+    found = nearest_neighbour_entropy(chance.normal(size=(3000, dims)) @ factor_ZZ.T + 7)
+    assert found.points == 3000
+    assert found.value == pytest.approx(truth, abs=4 * found.stderr + 0.01 * dims)
+    assert found.stderr < 0.06
+
+
+def test_the_entropy_of_a_cube_and_of_four_points_by_hand(chance) -> None:
+    cube = nearest_neighbour_entropy(3 * chance.uniform(size=(4000, 2)))
+    assert cube.value == pytest.approx(2 * math.log(3), abs=0.1)
+    # ln 2 is the length of the unit ball of one dimension, 1 + 1/2 + 1/3 the difference of digammas
+    truth = 1 + 1 / 2 + 1 / 3 + math.log(2) + np.log([1, 1, 2, 4]).mean()
+    assert nearest_neighbour_entropy(np.array([[0.0], [1.0], [3.0], [7.0]])).value == pytest.approx(truth)
+
+
+def test_the_error_of_an_entropy_is_its_spread(chance) -> None:
+    found = [nearest_neighbour_entropy(chance.normal(size=(100, 3))) for _ in range(400)]
+    spread = np.std([one.value for one in found])
+    assert np.mean([one.stderr for one in found]) == pytest.approx(spread, rel=0.2)
+
+
+def test_equal_points_count_once(chance) -> None:
+    points_NZ = chance.normal(size=(50, 3))
+    assert nearest_neighbour_entropy(np.tile(points_NZ, (3, 1))) == nearest_neighbour_entropy(points_NZ)
+    assert nearest_neighbour_entropy(np.ones((20, 3))) is None
+
+
+def test_normal_codes_have_the_entropy_of_the_normal_draws_beside_them(autoencoder, chance) -> None:
+    texts = tiny_sentences(300)
+    count = len(set(texts))
+    subject = with_codes(subject_on(autoencoder, texts), chance.normal(size=(len(texts), 4)))
+    found = code_entropy(subject).estimates
+    assert list(found) == [
+        "entropy_means",
+        "entropy_means_normal",
+        "entropy_means_bias",
+        "entropy_means_above_normal",
+        "entropy_normal_exact",
+    ]
+    beyond = found["entropy_means_above_normal"]
+    assert beyond.value == pytest.approx(0, abs=4 * beyond.stderr)
+    assert beyond.value == pytest.approx(found["entropy_means"].value - found["entropy_means_normal"].value)
+    assert beyond.n == count < len(texts)
+    assert beyond.settings["duplicates"] == len(texts) - count
+    assert found["entropy_normal_exact"].value == pytest.approx(2 * math.log(2 * math.pi * math.e))
+    assert found["entropy_means_normal"].settings["error"] == "standard error over 3 draws"
+
+
+def test_codes_three_times_as_far_apart_have_more_entropy_by_the_formula(space) -> None:
+    texts = tiny_sentences(120)
+    first = code_entropy(subject_on(space, texts)).estimates
+    assert first["entropy_samples"].n == 120
+    assert first["entropy_means"].n == len(set(texts)) < 120
+    with torch.no_grad():
+        space.model.posterior.mean.weight.mul_(3)
+        space.model.posterior.mean.bias.mul_(3)
+    second = code_entropy(subject_on(space, texts)).estimates
+    gain = second["entropy_means"].value - first["entropy_means"].value
+    assert gain == pytest.approx(4 * math.log(3), rel=1e-3)
+    assert second["entropy_means_above_normal"].value - first["entropy_means_above_normal"].value == pytest.approx(gain)
+    collapse(space)
+    collapsed = code_entropy(subject_on(space, texts)).estimates
+    assert "entropy_means" not in collapsed
+    beyond = collapsed["entropy_samples_above_normal"]
+    assert beyond.value == pytest.approx(0, abs=4 * beyond.stderr)
+
+
+def test_the_table_tells_the_estimators_bias_which_is_that_of_other_draws_too(tiny, chance) -> None:
+    """In 30 dimensions 200 points are far too few: the estimator is off by nats, and says by how many."""
+    recipe = small(RECIPES["vae"]).but(
+        {"posterior.kind": "delta", "objective.kind": "reconstruction", "latent.dim": 30}
+    )
+    texts = list(dict.fromkeys(tiny_sentences(400)))[:200]
+    subject = with_codes(subject_on(untrained(recipe, tiny.tokenizer), texts), chance.normal(size=(200, 30)))
+    found = code_entropy(subject)
+    exact, bias = found.estimates["entropy_normal_exact"].value, found.estimates["entropy_means_bias"]
+    others = [nearest_neighbour_entropy(chance.normal(size=(200, 30))).value - exact for _ in range(40)]
+    assert exact == pytest.approx(15 * math.log(2 * math.pi * math.e))
+    assert abs(np.mean(others)) > 1
+    assert bias.value == pytest.approx(np.mean(others), abs=5 * np.std(others) / math.sqrt(3))
+    assert bias.value == pytest.approx(found.estimates["entropy_means_normal"].value - exact)
+    (row,) = found.tables["entropy"].rows
+    assert row[:2] == ("posterior points", 200)
+    assert row[3] == round(exact, 2)
+    assert "biased" in found.tables["entropy"].title
+    assert "30 dimensions" in found.tables["entropy"].title

@@ -1,0 +1,75 @@
+"""Encoders: what word dropout hides from them, and from nobody else."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from helpers import small
+from torch import Tensor
+
+from textspace.data.batching import make_batch
+from textspace.data.tokenizers import END, PAD, START, UNKNOWN
+from textspace.model import Model
+from textspace.noise import Noise
+from textspace.recipes import RECIPES
+from textspace.types import Batch
+
+DROP = 0.3
+
+
+def model_of(tiny, **more: object) -> Model:
+    recipe = small(RECIPES["vae"]).but({"encoder.word_dropout": DROP, **more})
+    return Model(recipe, len(tiny.tokenizer)).train()
+
+
+@pytest.fixture
+def batch(tiny) -> Batch:
+    return make_batch(tiny.encoded.splits["train"], np.arange(300))
+
+
+def ids_read(module: torch.nn.Module, model: Model, batch: Batch, step: int = 0) -> Tensor:
+    read: list[Tensor] = []
+    hook = module.embedding.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    model(batch, Noise(3, step, batch.rows_B))
+    hook.remove()
+    return read[0]
+
+
+def test_some_words_become_unknown_and_specials_stay(tiny, batch: Batch) -> None:
+    model, given_BT = model_of(tiny), batch.encoder.ids_BT
+    read_BT = ids_read(model.encoder, model, batch)
+    special_BT = (given_BT == START) | (given_BT == END) | (given_BT == PAD)
+    assert torch.equal(read_BT[special_BT], given_BT[special_BT])
+    hidden = (read_BT == UNKNOWN)[~special_BT].double()
+    assert abs(hidden.mean().item() - DROP) < 5 * math.sqrt(DROP * (1 - DROP) / hidden.numel())
+    changed_BT = read_BT != given_BT
+    assert (read_BT[changed_BT] == UNKNOWN).all()
+    assert not torch.equal(read_BT, ids_read(model.encoder, model, batch, step=1))
+
+
+def test_the_decoder_reads_all_words(tiny, batch: Batch) -> None:
+    model = model_of(tiny)
+    assert torch.equal(ids_read(model.decoder, model, batch).squeeze(0), batch.decoder.ids_BT[:, :-1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_sentence_loses_the_same_words_in_any_batch(tiny, batch: Batch, reverse: bool) -> None:
+    model = model_of(tiny, **{"encoder.reverse_input": reverse})
+    few = make_batch(tiny.encoded.splits["train"], np.arange(7, 20))
+    few_BT, all_BT = ids_read(model.encoder, model, few), ids_read(model.encoder, model, batch)
+    assert (few_BT == UNKNOWN).any()
+    assert few_BT.shape[1] < all_BT.shape[1] or len(few_BT) < len(all_BT)
+    for row, ids_T in zip(few.rows_B, few_BT, strict=True):
+        assert torch.equal(all_BT[row, : len(ids_T)], ids_T)
+
+
+def test_nothing_is_hidden_outside_training(tiny, batch: Batch) -> None:
+    model = model_of(tiny).eval()
+    assert torch.equal(ids_read(model.encoder, model, batch), batch.encoder.ids_BT)
+    assert model.features(batch.encoder) is not None
+
+
+def test_training_without_noise_is_a_mistake(tiny, batch: Batch) -> None:
+    with pytest.raises(ValueError, match="needs noise in training"):
+        model_of(tiny).features(batch.encoder)
