@@ -5,7 +5,7 @@
 
 Questions are those of the corpus's test split, cut at their first question mark, and of the task folders in CORPORA
 (trecqa, wikiqa, semeval15_cqa). Sampled codes are drawn `--draws` times; every other row is the same each time. The
-answers that three questions get from each space are recorded too.
+answers that three questions get from each space are recorded too, and how long the answers to test questions are.
 """
 
 from __future__ import annotations
@@ -46,6 +46,26 @@ def table(space: Any, questions: Sequence[Any], train: Any, valid: Any, given: a
     return {"questions": draws[0].about, "settings": draws[0].settings, "rows": numbers}
 
 
+def lengths(space: Any, questions: Sequence[Any], count: int = 100) -> dict[str, Any]:
+    """Words of the answers to the first questions, by the room they were given."""
+    from textspace.answering import answer
+    from textspace.errors import TextspaceError
+
+    found: dict[int, list[int]] = {}
+    silent = 0
+    for question in questions[:count]:
+        try:
+            made = answer(space, question.text)
+        except TextspaceError:  # it knows no word of the question
+            continue
+        silent += sum(not each.repeats_question for each in made)
+        for each in made:
+            if each.repeats_question:
+                found.setdefault(each.words, []).append(len(each.text.split()))
+    summed = {room: [len(words), float(np.mean(words)), float(np.std(words))] for room, words in found.items()}
+    return {"room": summed, "question_not_repeated": silent}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path)
@@ -83,7 +103,8 @@ def main() -> None:
                 train, valid = (own(p) if name == "own_questions" else read_task(given.corpora, name, p) for p in parts)
             tables[name] = table(space, test, train, valid, given)
         answers = {question: [each._asdict() for each in answer(space, question)] for question in SHOWN}
-        found[folder.name] = {"tables": tables, "answers": answers}
+        lasting = lengths(space, own("test"))
+        found[folder.name] = {"tables": tables, "answers": answers, "answer_lengths": lasting}
         given.out.mkdir(parents=True, exist_ok=True)
         (given.out / f"{given.name}_{folder.name}.json").write_text(json.dumps(found[folder.name]))
     names = " ".join(folder.name for folder in given.spaces)

@@ -91,14 +91,15 @@ def work(written: str, given: argparse.Namespace) -> None:
         "pretraining": space.metrics.get("pretraining"),
         "samples": space.sample(4),
     }
-    if given.measures:
-        numbers |= measured(space, source, folder, given)
     if space.model.posterior is not None:
         texts = [test.text(row) for row in range(min(200, len(test)))]
         copies = space.reconstruct(texts)
         numbers["exact_copies"] = sum(a == b for a, b in zip(texts, copies, strict=True)) / len(texts)
         numbers["copies"] = list(zip(texts[:3], copies[:3], strict=True))
     (folder / "numbers.json").write_text(json.dumps(numbers))
+    if given.measures:
+        numbers |= measured(space, source, folder, given)
+        (folder / "numbers.json").write_text(json.dumps(numbers))
 
 
 def measured(space: Space, source: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:

@@ -205,8 +205,8 @@ def diagnose(
     apart = known.get("marginal_kl")
     if apart is not None and apart > OVERFULL_ABOVE:
         told = (
-            f"The codes do not fill the prior, from which they all together lie at least {apart:.1f} nats away, so that "
-            f"samples from the prior will make little sense (textspace sample --data draws near the codes of real "
+            f"The codes do not fill the prior, from which they all together lie at least {apart:.1f} nats away, so "
+            f"that samples from the prior will make little sense (textspace sample --data draws near the codes of real "
             f"sentences instead){_expected(recipe)}: {facts}."
         )
         return Diagnosis("overfull", told, _advice("overfull", recipe))
