@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import multiprocessing
 import os
 import random
 import signal
+import sys
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 
+from textspace.cli import main
 from textspace.config import Recipe
 from textspace.model import Model
 from textspace.train import checkpoints, pretraining, updates
@@ -153,3 +158,19 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     """The lines of a log, without the times."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def command(*arguments: str) -> tuple[int, str, str]:
+    """Run the command line in this process: exit code, standard output, standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["textspace", *arguments]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+    return code, out.getvalue(), err.getvalue()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import torch
+
 from textspace.config import Recipe
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import Tokenizer
@@ -15,6 +18,26 @@ from textspace.space import Space
 
 def untrained(recipe: Recipe, tokenizer: Tokenizer) -> Space:
     return Space(recipe, tokenizer, Model(recipe, len(tokenizer)))
+
+
+def spread_out(recipe: Recipe, tokenizer: Tokenizer) -> Space:
+    """An untrained space whose codes differ: the features of so small an encoder are much alike."""
+    space = untrained(recipe, tokenizer)
+    with torch.no_grad():
+        space.model.posterior.mean.weight.mul_(60)
+    return space
+
+
+def collapse(space: Space) -> None:
+    with torch.no_grad():
+        for parameter in space.model.posterior.parameters():
+            parameter.zero_()
+
+
+def with_codes(subject: Subject, means_NZ: np.ndarray) -> Subject:
+    """The same subject, its test sentences with codes made by hand, which have no spread."""
+    subject.test.__dict__["_parameters"] = (means_NZ, np.zeros_like(means_NZ))
+    return subject
 
 
 def subject_on(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import io
 import json
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,11 +15,10 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from helpers import small, tiny_sentences
+from helpers import command, small, tiny_sentences
 from small_subjects import subject_on, untrained
 
 import textspace
-from textspace.cli import main
 from textspace.data.corpus import corpus_of
 from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
@@ -334,21 +330,6 @@ def test_the_built_in_corpus_is_known_as_such(space) -> None:
 
 
 # The command
-
-
-def command(*arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["textspace", *arguments]),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import small, tiny_sentences
-from small_subjects import subject_on, untrained
+from small_subjects import collapse, spread_out, subject_on, untrained, with_codes
 
-from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures.entropy import code_entropy, nearest_neighbour_entropy
 from textspace.recipes import RECIPES
 from textspace.space import Space
@@ -21,28 +20,13 @@ def chance() -> np.random.Generator:
 
 @pytest.fixture
 def space(tiny) -> Space:
-    space = untrained(small(RECIPES["vae"]), tiny.tokenizer)
-    with torch.no_grad():
-        space.model.posterior.mean.weight.mul_(60)  # features of so small an encoder are much alike
-    return space
+    return spread_out(small(RECIPES["vae"]), tiny.tokenizer)
 
 
 @pytest.fixture
 def autoencoder(tiny) -> Space:
     recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
     return untrained(recipe, tiny.tokenizer)
-
-
-def collapse(space: Space) -> None:
-    with torch.no_grad():
-        for parameter in space.model.posterior.parameters():
-            parameter.zero_()
-
-
-def with_codes(subject: Subject, means_NZ: np.ndarray) -> Subject:
-    """The same subject, its test sentences with codes made by hand, which have no spread."""
-    subject.test.__dict__["_parameters"] = (means_NZ, np.zeros_like(means_NZ))
-    return subject
 
 
 @pytest.mark.parametrize("dims", [1, 2, 4, 8])

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from helpers import small, tiny_sentences
-from small_subjects import subject_on, untrained
+from small_subjects import collapse, spread_out, subject_on, untrained, with_codes
 from torch.distributions import Normal
 
 from textspace.data.batching import make_batch
 from textspace.errors import TextspaceError
-from textspace.evaluate.measure import Effort, Subject
+from textspace.evaluate.measure import Effort
 from textspace.evaluate.measures import geometry as module
 from textspace.evaluate.measures import pairwise
 from textspace.evaluate.measures.geometry import (
@@ -43,28 +43,13 @@ def chance() -> np.random.Generator:
 
 @pytest.fixture
 def space(tiny) -> Space:
-    space = untrained(small(RECIPES["vae"]), tiny.tokenizer)
-    with torch.no_grad():
-        space.model.posterior.mean.weight.mul_(60)  # features of so small an encoder are much alike
-    return space
+    return spread_out(small(RECIPES["vae"]), tiny.tokenizer)
 
 
 @pytest.fixture
 def autoencoder(tiny) -> Space:
     recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
     return untrained(recipe, tiny.tokenizer)
-
-
-def collapse(space: Space) -> None:
-    with torch.no_grad():
-        for parameter in space.model.posterior.parameters():
-            parameter.zero_()
-
-
-def with_codes(subject: Subject, means_NZ: np.ndarray) -> Subject:
-    """The same subject, its test sentences with codes made by hand, which have no spread."""
-    subject.test.__dict__["_parameters"] = (means_NZ, np.zeros_like(means_NZ))
-    return subject
 
 
 # Pairs

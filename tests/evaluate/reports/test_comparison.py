@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
-from helpers import small, tiny_sentences
+from helpers import command, small, tiny_sentences
 
-from textspace.cli import main
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Picture, Table
 from textspace.evaluate.reports.comparison import (
@@ -251,21 +246,6 @@ def test_json_has_every_number_and_difference(tmp_path: Path) -> None:
 
 
 # The command
-
-
-def command(*arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["textspace", *arguments]),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
