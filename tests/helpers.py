@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
+from tiny_encoder import tiny_encoder
 
 from textspace.cli import main
-from textspace.config import Recipe
+from textspace.config import PretrainedEncoder, Recipe
 from textspace.model import Model
 from textspace.train import checkpoints, pretraining, updates
-from textspace.train.fit import Prepared, train
+from textspace.train.fit import Prepared, prepare, train
 from textspace.train.loop import Trainer
 from textspace.train.processes import Processes
 
@@ -36,13 +37,17 @@ SMALL = {
 }
 SMALL_ENCODER = {"encoder.embedding": 12, "encoder.hidden": 16}
 SMALL_DUAL = {"objective.dual.hidden": 16}
+SMALL_GATES = {"posterior.hidden": 16}
 SHORT_CATCHING_UP = {"training.update.window": 2, "training.update.cap": 3}
 
 
 def small(recipe: Recipe) -> Recipe:
     """The recipe with tiny networks, and with few steps of the encoder before each of the decoder."""
     changes = SMALL | (SMALL_ENCODER if recipe.encoder else {})
+    if isinstance(recipe.encoder, PretrainedEncoder):
+        changes = SMALL | {"encoder.model": str(tiny_encoder())}
     changes |= SMALL_DUAL if recipe.objective.kind == "dual-kl" else {}
+    changes |= SMALL_GATES if recipe.posterior and recipe.posterior.kind == "spike-and-slab" else {}
     changes |= SHORT_CATCHING_UP if recipe.training.update.kind == "aggressive" else {}
     return recipe.but(changes)
 
@@ -56,6 +61,12 @@ def tiny_sentences(count: int = 400) -> list[str]:
         " ".join([chance.choice(subjects), chance.choice(verbs)] + chance.choices(things, k=chance.randint(0, 7)))
         for _ in range(count)
     ]
+
+
+def read_for(prepared: Prepared, recipe: Recipe) -> Prepared:
+    """The same text with the same tokenizer, and read by the recipe's pretrained encoder where it has one."""
+    pretrained = isinstance(recipe.encoder, PretrainedEncoder)
+    return prepare(prepared.corpus, recipe, tokenizer=prepared.tokenizer) if pretrained else prepared
 
 
 def trainer_on(prepared: Prepared, recipe: Recipe, folder: Path, **more: Any) -> Trainer:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from helpers import small
 
 from textspace.config import Recipe
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import Tokenizer
 from textspace.evaluate.measure import Effort, Sentences, Subject
 from textspace.model import Model
+from textspace.recipes import RECIPES
 from textspace.space import Space
 
 
@@ -38,6 +40,15 @@ def with_codes(subject: Subject, means_NZ: np.ndarray) -> Subject:
     """The same subject, its test sentences with codes made by hand, which have no spread."""
     subject.test.__dict__["_parameters"] = (means_NZ, np.zeros_like(means_NZ))
     return subject
+
+
+def gated(tokenizer: Tokenizer, recipe: str = "hsvae", **changes: Any) -> Space:
+    """An untrained space whose dimensions can be off; weights so large that gates differ between sentences."""
+    made = small(RECIPES[recipe]).but({"latent.dim": 8, "initial.weights": 0.8, "pooling.kind": "mean"} | changes)
+    space = untrained(made, tokenizer)
+    with torch.no_grad():
+        space.model.encoder.embedding.weight.normal_(0, 2, generator=torch.Generator().manual_seed(0))
+    return space
 
 
 def subject_on(

@@ -330,7 +330,7 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("train text.txt --init folder --out new", "cannot read the recipe"),
         ("encode done text.txt --out codes.npq", "npq"),
         ("encode done none.txt", "none.txt"),
-        ("encode done text.txt --what mode", "--what is 'mode': use mean or sample"),
+        ("encode done text.txt --what mode", "--what is 'mode': use mean, sample or gates"),
         ("decode done none.npy", "none.npy"),
         ("decode done wide.npy", "7 columns and this space has 4 dimensions"),
         ("decode done nan.npy", "row 1 of nan.npy has a number that is NaN"),

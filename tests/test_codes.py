@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy import sparse
 
 from textspace.codes import FORMATS, CodeWriter, read_codes
 from textspace.errors import TextspaceError
@@ -477,6 +478,125 @@ def test_parquet_without_its_packages(tmp_path: Path, monkeypatch: pytest.Monkey
             action()
 
 
+# --- sparse codes ---
+
+
+def mostly_zeros(rows: int = 40, dim: int = 6) -> sparse.csr_matrix:
+    random = np.random.default_rng(3)
+    values = random.normal(size=(rows, dim)).astype(np.float32) * (random.uniform(size=(rows, dim)) < 0.3)
+    values[2] = 0  # a sentence with every dimension off
+    return sparse.csr_matrix(values)
+
+
+def written_sparse(path: Path, codes: sparse.csr_matrix, sizes: tuple[int, ...] = (7, 0, 1)) -> Path:
+    with CodeWriter(path, codes.shape[1], sparse=True) as writer:
+        start = 0
+        for size in (*sizes, codes.shape[0] - sum(sizes)):
+            writer.write(codes[start : start + size], texts=["text"] * size)
+            start += size
+    return path
+
+
+def test_sparse_codes_come_back_and_scipy_reads_them(tmp_path: Path) -> None:
+    codes = mostly_zeros()
+    path = written_sparse(tmp_path / "codes.npz", codes)
+    for found in (read_codes(path, dim=6), sparse.load_npz(path)):
+        assert found.format == "csr"
+        assert found.nnz == codes.nnz
+        assert same_bits(found.toarray(), codes.toarray())
+    with CodeWriter(tmp_path / "none.NPZ", 6, sparse=True):
+        pass
+    assert read_codes(tmp_path / "none.NPZ", dim=6).shape == (0, 6)
+    with CodeWriter(tmp_path / "wide.npz", 6, dtype="float64", sparse=True) as writer:
+        writer.write(codes.astype(np.float64) / 3)
+    assert sparse.load_npz(tmp_path / "wide.npz").dtype == np.float64
+    assert same_bits(read_codes(tmp_path / "wide.npz").toarray(), (codes.astype(np.float64) / 3).toarray().astype("f4"))
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("kind", ["matrix", "array"])
+def test_sparse_files_of_other_programs(tmp_path: Path, form: str, kind: str, compressed: bool) -> None:
+    codes = mostly_zeros()
+    sparse.save_npz(tmp_path / "codes.npz", getattr(sparse, f"{form}_{kind}")(codes), compressed=compressed)
+    found = read_codes(tmp_path / "codes.npz", dim=6)
+    assert sparse.isspmatrix_csr(found)
+    assert same_bits(found.toarray(), codes.toarray())
+
+
+def test_what_no_sparse_file_can_be(tmp_path: Path) -> None:
+    for name in (*(f"codes{ending}" for ending in ENDINGS if ending != ".npz"), "-"):
+        with pytest.raises(TextspaceError, match=r"sparse codes go into \.npz files and not into .*: give a name"):
+            CodeWriter(name if name == "-" else tmp_path / name, 6, sparse=True)
+    with pytest.raises(ValueError, match="float16"):
+        CodeWriter(tmp_path / "codes.npz", 6, dtype="float16", sparse=True)
+    codes = mostly_zeros()
+    for is_sparse, chunk in ((True, codes.toarray()), (False, codes)):
+        with pytest.raises(ValueError, match="sparse"), CodeWriter(tmp_path / "a.npz", 6, sparse=is_sparse) as writer:
+            writer.write(chunk)
+    codes.data[codes.indptr[3]] = np.inf
+    wrong = r"code of sentence 4 has a number that is NaN"
+    with pytest.raises(TextspaceError, match=wrong), CodeWriter(tmp_path / "a.npz", 6, sparse=True) as writer:
+        writer.write(codes)
+    assert not any(tmp_path.iterdir())
+
+
+def test_damaged_sparse_files_are_one_sentence(tmp_path: Path) -> None:
+    path = written_sparse(tmp_path / "codes.npz", mostly_zeros())
+    content, random = path.read_bytes(), np.random.default_rng(2)
+    for size in range(0, len(content) - 1, 7):
+        path.write_bytes(content[:size])
+        sentence(path)
+    told = 0
+    for _ in range(300):
+        damaged = bytearray(content)
+        damaged[random.integers(len(content))] ^= random.integers(1, 256)
+        path.write_bytes(damaged)
+        try:
+            assert read_codes(path).dtype == np.float32
+        except TextspaceError:
+            told += 1
+    assert told > 200
+
+
+def with_arrays(path: Path, codes: sparse.csr_matrix, **changed: Any) -> Path:
+    arrays = {"data": codes.data, "indices": codes.indices, "indptr": codes.indptr}
+    arrays |= {"shape": codes.shape, "format": b"csr"} | changed
+    np.savez(path, **{name: value for name, value in arrays.items() if value is not None})
+    return path
+
+
+def test_sparse_files_whose_parts_do_not_fit(tmp_path: Path) -> None:
+    codes, path = mostly_zeros(), tmp_path / "codes.npz"
+    last = codes.indptr.copy()
+    last[-1] += 50
+    falling = codes.indptr.copy()
+    falling[5] = falling[7] + 1
+    for changed in (
+        {"indices": codes.indices + 6},
+        {"indices": codes.indices - 6},
+        {"indices": codes.indices[:-1]},
+        {"indptr": last},
+        {"indptr": falling},
+        {"indptr": codes.indptr[:-1]},
+        {"shape": (41, 6)},
+        {"shape": (40, -6)},
+        {"format": b"dia"},
+        {"format": b"surprise"},
+        {"data": None},
+        {"data": np.array(["a"] * codes.nnz)},
+        {"data": np.array([Trap(tmp_path / "trapped")] * codes.nnz)},
+        {"format": np.array(Trap(tmp_path / "trapped"), object)},
+    ):
+        sentence(with_arrays(path, codes, **changed))
+    assert not (tmp_path / "trapped").exists()
+    sparse.save_npz(path, sparse.dia_matrix(codes))
+    assert "its matrix is dia and not one of csr, csc, coo" in sentence(path)
+    assert sentence(written_sparse(path, codes), dim=7) == "codes.npz has 6 columns and this space has 7 dimensions"
+    codes.data[codes.indptr[3]] = np.nan
+    assert sentence(with_arrays(path, codes)).startswith("row 4 of codes.npz has a number that is NaN")
+
+
 # --- cost ---
 
 
@@ -493,15 +613,17 @@ def test_import_is_light() -> None:
 PROGRAM = """
 import re, sys
 import numpy as np
+from scipy import sparse
 from textspace.codes import CodeWriter
 
 def peak():  # not ru_maxrss, which a process inherits from the one that started it
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 
 chunk, hoard = np.random.default_rng(0).normal(size=(2000, 32)).astype(np.float32), []
-with CodeWriter(sys.argv[1], 32) as writer:
+of_zeros = sys.argv[2] == "sparse"
+with CodeWriter(sys.argv[1], 32, sparse=of_zeros) as writer:
     for number in range(150):
-        writer.write(chunk)
+        writer.write(sparse.csr_matrix(chunk) if of_zeros else chunk)
         if sys.argv[2] == "hoard":
             hoard.append(chunk + number)
         if number == 19:  # every buffer has been full once
@@ -511,13 +633,13 @@ print(peak() - before)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.parametrize("ending", [*ENDINGS, "hoard"])
+@pytest.mark.parametrize("ending", [*ENDINGS, "hoard", "sparse"])
 def test_memory_does_not_grow_with_the_codes(tmp_path: Path, ending: str) -> None:
     size = 300_000 * 32 * 4
     if ending == "hoard":  # so that the figure is known to show what it should
         assert int(run(PROGRAM, str(tmp_path / "codes.npy"), "hoard")) > 0.8 * size
         return
-    path = tmp_path / f"codes{ending}"
-    assert int(run(PROGRAM, str(path), "")) < 0.2 * size
-    if ending in (".npy", ".npz", ".parquet"):
+    path = tmp_path / ("codes.npz" if ending == "sparse" else f"codes{ending}")
+    assert int(run(PROGRAM, str(path), ending)) < 0.2 * size
+    if ending in (".npy", ".npz", ".parquet", "sparse"):
         assert read_codes(path, dim=32).shape == (300_000, 32)

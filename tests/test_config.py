@@ -226,6 +226,51 @@ def test_free_bits_are_set_by_path() -> None:
         Recipe().with_settings(["objective.free_bits.target=0"])
 
 
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("prior.alpha=0", "prior.alpha is 0, but input should be greater than or equal to 0.01"),
+        ("prior.alpha=-4", "prior.alpha is -4, but input should be greater than or equal to 0.01"),
+        ("prior.beta=1e9", "prior.beta is 1000000000.0, but input should be less than or equal to 1000"),
+        ("prior.beta=NaN", "prior.beta is NaN, but input should be"),
+        ("prior.alpha=many", 'prior.alpha is "many", but input should be a valid number'),
+        ("latent.spike=0", "latent.spike is 0, but input should be greater than or equal to 0.0001"),
+        ("latent.spike=1", "latent.spike is 1, but input should be less than 1"),
+        ("posterior.temperature=0", "posterior.temperature is 0, but input should be greater than or equal to 0.01"),
+        ("posterior.temperature=Infinity", "posterior.temperature is Infinity, but input should be less than"),
+        ("posterior.concentration=[100, 0.5]", "concentration is from 100 to 0.5: give the smaller bound first"),
+        ("posterior.concentration=[2, 2]", "concentration is from 2 to 2: give the smaller bound first"),
+        ("posterior.concentration=[0, 100]", "posterior.concentration is 0, but input should be greater than"),
+        ("posterior.concentration=[0.5, 1e6]", "posterior.concentration is 1000000.0, but input should be less than"),
+        ("posterior.concentration=3", "posterior.concentration is 3, but input should be a valid tuple"),
+        ("posterior.gates=soft", "posterior.gates is \"soft\", but input should be 'beta' or 'features'"),
+        ("posterior.layers=-1", "posterior.layers is -1, but input should be greater than or equal to 0"),
+        ("objective.samples=0", "objective.samples is 0, but input should be greater than or equal to 1"),
+        ("objective.codes_per_gate=0", "objective.codes_per_gate is 0, but input should be greater"),
+        ("objective.gate_kl_weight=heavy", 'objective.gate_kl_weight is "heavy", but'),
+        ("prior.kind=beta", "prior.kind has no choice 'beta'; did you mean 'beta-gated'?"),
+        ("prior.off=0.5", "prior 'beta-gated' has no option 'off': choose another prior.kind, or leave it out"),
+    ],
+)
+def test_bad_numbers_of_gates_are_one_sentence(setting: str, sentence: str) -> None:
+    with pytest.raises(TextspaceError) as told:
+        RECIPES["hsvae"].with_settings([setting])
+    assert sentence in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("off", ["0", "1", "-0.1", "NaN"])
+def test_a_share_off_lies_between_0_and_1(off: str) -> None:
+    for name, option in (("mat-vae", "prior.off"), ("ton-vae", "objective.gate_share.off")):
+        with pytest.raises(TextspaceError, match=f"{option} is {off}, but input should be"):
+            RECIPES[name].with_settings([f"{option}={off}"])
+
+
+def test_gates_can_be_had_in_any_recipe_by_two_settings() -> None:
+    recipe = RECIPES["default"].with_settings(["posterior.kind=spike-and-slab", "prior.kind=beta-gated"])
+    assert (recipe.posterior.gates, recipe.prior.alpha, recipe.prior.beta) == ("beta", 4.0, 1.0)
+
+
 # Recipes of before, and of other sizes
 
 LATER = [
@@ -236,6 +281,12 @@ LATER = [
     "decoder.word_dropout",
     "encoder.word_dropout",
     "posterior.log_variance_floor",
+    "latent.spike",
+    "objective.gate_kl_weight",
+    "objective.activity",
+    "objective.gate_share",
+    "objective.samples",
+    "objective.codes_per_gate",
 ]
 """Options that the first recipe.json files did not have."""
 
@@ -303,6 +354,9 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert recipe.objective.free_bits is None
     assert (recipe.decoder.skip, recipe.decoder.word_dropout) == (False, 0.0)
     assert (recipe.encoder.word_dropout, recipe.posterior.log_variance_floor) == (0.0, None)
+    objective = recipe.objective
+    assert (objective.gate_kl_weight, objective.activity, objective.gate_share) == (None, None, None)
+    assert (objective.samples, objective.codes_per_gate) == (1, 1)
 
 
 @pytest.mark.parametrize("corpus", SIZES)

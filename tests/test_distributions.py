@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.distributions import Normal, StudentT
 
-from textspace.distributions import Delta, Implicit, closed_kl, draw, moments
+from textspace.distributions import Delta, GateLogit, Implicit, Mixture, SpikeAndSlab, closed_kl, draw, moments
 from textspace.noise import Noise
 
 
@@ -32,6 +32,9 @@ def test_which_pairs_have_a_closed_kl() -> None:
     assert not closed_kl(Delta, Normal)
     assert not closed_kl(StudentT, Normal)
     assert not closed_kl(Implicit, Normal)
+    assert closed_kl(GateLogit, GateLogit)
+    for q, p in ((SpikeAndSlab, SpikeAndSlab), (Normal, SpikeAndSlab), (SpikeAndSlab, Mixture)):
+        assert not closed_kl(q, p)
 
 
 def test_a_distribution_without_a_rule_is_refused() -> None:

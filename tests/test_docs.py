@@ -4,12 +4,14 @@ import contextlib
 import io
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from helpers import tiny_sentences
+from tiny_encoder import tiny_encoder
 
 from textspace.cli import main
 from textspace.recipes import RECIPES
@@ -28,6 +30,7 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "questions.txt").write_text("\n".join(f"who {each} ? {each}" for each in sentences))
     rows = [f"who {one}\t{other}\t{int(one == other)}" for one in sentences[:9] for other in sentences[:4]]
     (tmp_path / "questions.tsv").write_text("\n".join(rows))
+    shutil.copytree(tiny_encoder(), tmp_path / "my-encoder")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -197,7 +197,13 @@ BATCH_TERMS = {
     "free bits per dimension": ("vae", {"objective.free_bits": {"target": 1.0, "on": "batch"}}),
     "free bits in total": ("vae", {"objective.free_bits": {"target": 1.5, "on": "batch", "per": "total"}}),
     "free bits in total, not reached": ("vae", {"objective.free_bits": {"target": 1.7, "on": "batch", "per": "total"}}),
+    "free bits of gates and codes": ("hsvae", {"objective.free_bits": {"target": 1.0, "on": "batch"}}),
+    "two gates and three codes each": (
+        "hsvae",
+        {"objective": {"kind": "elbo", "samples": 2, "codes_per_gate": 3, "free_bits": {"target": 1.0, "on": "batch"}}},
+    ),
     "mmd": ("wae", {}),
+    "mmd and a sparse prior": ("mat-vae", {}),
     "mmd of implicit codes, Gaussian kernel": ("wae", {"posterior.kind": "implicit", "objective.kernel": "gaussian"}),
 }
 
@@ -237,7 +243,7 @@ def test_pieces_of_a_batch_give_the_value_and_gradient_of_its_batch_terms(case: 
     batch: Batch = whole.pieces[0]
     objective = build_objective(recipe, model)
     noise = Noise(recipe.training.seed, 7, batch.rows_B)
-    terms = objective(model(batch, noise, objective.samples), NOW)
+    terms = objective(model(batch, noise, objective.samples, objective.per_gate), NOW)
     means = terms.means(16)
     names = [n for n, _ in model.named_parameters()]
     truth = dict(zip(names, torch.autograd.grad(terms.loss(means), model.parameters()), strict=True))

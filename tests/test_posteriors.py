@@ -9,21 +9,26 @@ from helpers import small
 from torch import Tensor
 from torch.nn import functional as F
 
-from textspace.config import DeltaPosterior, GaussianPosterior, ImplicitPosterior
+from textspace.config import DeltaPosterior, GaussianPosterior, ImplicitPosterior, Latent, SpikeAndSlabPosterior
 from textspace.data.batching import make_batch
-from textspace.distributions import Implicit, draw, moments
+from textspace.distributions import GateLogit, Implicit, SpikeAndSlab, centre, draw, moments
 from textspace.model import Model
 from textspace.noise import Noise
-from textspace.posteriors import POSTERIORS
+from textspace.posteriors import POSTERIORS, SLAB_LOG_VARIANCE
 from textspace.recipes import RECIPES
 
-CONFIGS = {"gaussian": GaussianPosterior(), "delta": DeltaPosterior(), "implicit": ImplicitPosterior()}
+CONFIGS = {
+    "gaussian": GaussianPosterior(),
+    "delta": DeltaPosterior(),
+    "implicit": ImplicitPosterior(),
+    "gates of features": SpikeAndSlabPosterior(gates="features"),
+}
 FEATURES, DIM = 6, 3
 
 
 def posterior_of(config, features: int = FEATURES, dim: int = DIM) -> torch.nn.Module:
     torch.manual_seed(5)
-    return POSTERIORS[config.kind](config, features, dim)
+    return POSTERIORS[config.kind](config, features, Latent(dim=dim))
 
 
 @pytest.fixture
@@ -153,3 +158,139 @@ def test_codes_of_an_implicit_model_are_keyed_by_sentence_and_sample(tiny) -> No
     torch.testing.assert_close(codes([3, 9, 4], samples=2, first=2), whole_SBZ[2:], atol=1e-6, rtol=0)
     assert not torch.isclose(codes([3, 9, 4], step=1), whole_SBZ).any()
     assert whole_SBZ.std(0).min() > 1e-3  # samples differ
+
+
+# Spike and slab
+
+
+def by_hand(network: torch.nn.Sequential, x: Tensor) -> Tensor:
+    first, last = network[0], network[2]
+    return F.leaky_relu(x @ first.weight.T + first.bias) @ last.weight.T + last.bias
+
+
+@pytest.mark.parametrize("sees_gates", [True, False])
+def test_beta_gates_come_first_and_the_slab_may_see_them(sees_gates: bool, features_BH: Tensor) -> None:
+    posterior = posterior_of(SpikeAndSlabPosterior(slab_sees_gates=sees_gates, hidden=7)).eval()
+    assert list(posterior.distributions.items()) == [("gate", GateLogit), ("z", SpikeAndSlab)]
+    q = posterior("gate", features_BH, {})
+    raw_alpha, raw_beta = by_hand(posterior.gates, features_BH).chunk(2, dim=1)
+    torch.testing.assert_close(q.alpha, F.softplus(raw_alpha).clamp(0.5, 100))
+    torch.testing.assert_close(q.beta, F.softplus(raw_beta).clamp(0.5, 100))
+    assert (q.alpha != q.beta).any()
+
+    off_logit_SBZ = draw(q, Noise(0, 0, torch.arange(4)), "gate", 5)
+    z = posterior("z", features_BH, {"gate": off_logit_SBZ})
+    assert z.batch_shape == (5, 4, DIM)
+    assert torch.equal(z.off_logit, off_logit_SBZ)
+    inputs = features_BH.expand(5, -1, -1)
+    if sees_gates:
+        inputs = torch.cat([inputs, off_logit_SBZ.sigmoid()], dim=2)
+    loc, log_variance = by_hand(posterior.slab, inputs).chunk(2, dim=2)
+    torch.testing.assert_close(z.loc, loc)
+    torch.testing.assert_close(z.scale, (log_variance / 2).exp())
+    assert (z.loc.std(0) > 1e-3).all() == sees_gates  # over samples of the gates
+    assert z.spike == 0.05
+
+
+def test_gates_of_features_are_one_site(features_BH: Tensor) -> None:
+    posterior = posterior_of(SpikeAndSlabPosterior(gates="features", hidden=7)).eval()
+    assert posterior.distributions == {"z": SpikeAndSlab}
+    q = posterior("z", features_BH, {})
+    torch.testing.assert_close(q.off_logit, by_hand(posterior.gates, features_BH))
+
+
+@pytest.mark.parametrize("raw", [-1e4, -20.0, -1.0, 5.0, 200.0, 1e9])
+def test_concentrations_stay_within_their_bounds_and_their_gradients_do_not(raw: float) -> None:
+    posterior = posterior_of(SpikeAndSlabPosterior(layers=0))
+    with torch.no_grad():
+        posterior.gates[0].weight.zero_()
+        posterior.gates[0].bias.fill_(raw)
+    q = posterior("gate", torch.ones(2, FEATURES), {})
+    bounded = min(max(F.softplus(torch.tensor(raw)).item(), 0.5), 100.0)
+    assert torch.equal(q.alpha, torch.full((2, DIM), bounded))
+    q.alpha.sum().backward()
+    gradient = posterior.gates[0].bias.grad[:DIM]
+    torch.testing.assert_close(gradient, torch.full((DIM,), 2 * torch.tensor(raw).sigmoid().item()))
+
+
+@pytest.mark.parametrize("raw", [-1e6, 1e6])
+def test_a_slab_neither_overflows_nor_vanishes(raw: float) -> None:
+    posterior = posterior_of(SpikeAndSlabPosterior(layers=0))
+    with torch.no_grad():
+        posterior.slab[0].weight.zero_()
+        posterior.slab[0].bias.fill_(raw)
+    q = posterior("z", torch.ones(2, FEATURES), {"gate": torch.zeros(3, 2, DIM)})
+    assert set(q.scale.log().mul(2).unique().tolist()) == {SLAB_LOG_VARIANCE[0 if raw < 0 else 1]}
+    z = draw(q, Noise(0, 0, torch.arange(2)), "z", 3, given=True)
+    q.log_prob(z).sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in posterior.slab.parameters())
+
+
+def test_switches_are_relaxed_in_training_only(features_BH: Tensor) -> None:
+    for config in (SpikeAndSlabPosterior(hard=False), SpikeAndSlabPosterior(hard=True, temperature=0.3)):
+        posterior = posterior_of(config)
+        given = {"gate": torch.zeros(1, 4, DIM)}
+        training, reported = posterior.train()("z", features_BH, given), posterior.eval()("z", features_BH, given)
+        assert (training.temperature, training.hard) == (config.temperature, config.hard)
+        assert training.relaxed == (not config.hard)
+        assert reported.temperature is None
+        assert not reported.relaxed
+        noise = Noise(0, 0, torch.arange(4))
+        hard_SBZ = draw(reported, noise, "z", 1, given=True)
+        assert torch.equal(draw(training, noise, "z", 1, given=True), hard_SBZ) == config.hard
+
+
+@pytest.mark.parametrize("gates", ["beta", "features"])
+def test_gradients_reach_gates_and_slab(gates: str, features_BH: Tensor) -> None:
+    posterior = posterior_of(SpikeAndSlabPosterior(gates=gates))
+    features_BH.requires_grad_()
+    noise, earlier = Noise(0, 0, torch.arange(4)), {}
+    if gates == "beta":
+        earlier["gate"] = draw(posterior("gate", features_BH, {}), noise, "gate", 50)
+    q = posterior("z", features_BH, earlier)
+    draw(q, noise, "z", 50, given=bool(earlier)).square().sum().backward()
+    assert [n for n, p in posterior.named_parameters() if p.grad is None or not (p.grad != 0).any()] == []
+    assert (features_BH.grad.abs().sum(1) > 0).all()
+
+
+def test_a_gated_models_mean_codes_have_their_gates_at_the_mean(tiny) -> None:
+    model = Model(small(RECIPES["hsvae"]), len(tiny.tokenizer)).eval()
+    batch = make_batch(tiny.encoded.splits["train"], np.arange(6))
+    features_BH = model.features(batch.encoder)
+    gate = model.posterior("gate", features_BH, {})
+    off_BZ = gate.alpha / (gate.alpha + gate.beta)
+    torch.testing.assert_close(model.gates(features_BH), off_BZ)
+    torch.testing.assert_close(centre(gate).sigmoid(), off_BZ)
+    slab = model.posterior("z", features_BH, {"gate": torch.special.logit(off_BZ)})
+    mean_BZ, deviation_BZ = model.code_moments(features_BH, Noise(0, 0, batch.rows_B))
+    torch.testing.assert_close(mean_BZ, (1 - off_BZ) * slab.loc)
+    second_BZ = off_BZ * 0.05**2 + (1 - off_BZ) * (slab.scale**2 + slab.loc**2)
+    torch.testing.assert_close(deviation_BZ, (second_BZ - mean_BZ**2).sqrt(), rtol=1e-4, atol=1e-5)
+    plain = Model(small(RECIPES["vae"]), len(tiny.tokenizer)).eval()
+    assert plain.gates(plain.features(batch.encoder)) is None
+
+
+def test_gated_codes_are_keyed_by_sentence_and_sample(tiny) -> None:
+    model = Model(small(RECIPES["hsvae"]), len(tiny.tokenizer)).eval()
+    split = tiny.encoded.splits["train"]
+
+    def sites(rows: list[int], samples: int = 4, first: int = 0) -> list[Tensor]:
+        batch = make_batch(split, np.array(rows))
+        found = model(batch, Noise(3, 0, batch.rows_B).after(first), samples).sites
+        return [found[name].value_SBZ.detach() for name in ("gate", "z")]
+
+    for whole_SBZ, alone_SBZ, later_SBZ in zip(
+        sites([3, 9, 4]), sites([9]), sites([3, 9, 4], samples=2, first=2), strict=True
+    ):
+        torch.testing.assert_close(alone_SBZ, whole_SBZ[:, 1:2], atol=1e-5, rtol=0)
+        torch.testing.assert_close(later_SBZ, whole_SBZ[2:], atol=1e-5, rtol=0)
+        assert whole_SBZ.std(0).min() > 1e-3  # samples differ
+
+
+def test_a_posterior_in_half_precision_has_gates_and_slabs_in_full(features_BH: Tensor) -> None:
+    posterior = posterior_of(SpikeAndSlabPosterior())
+    with torch.autocast("cpu", torch.bfloat16):
+        gate = posterior("gate", features_BH, {})
+        off_logit_SBZ = draw(gate, Noise(0, 0, torch.arange(4)), "gate", 2)
+        z = posterior("z", features_BH, {"gate": off_logit_SBZ})
+    assert {x.dtype for x in (gate.alpha, gate.beta, off_logit_SBZ, z.loc, z.scale)} == {torch.float32}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import changed, copied, small, tiny_sentences, trainer_on
+from helpers import changed, copied, read_for, small, tiny_sentences, trainer_on
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
@@ -38,6 +38,7 @@ def test_every_recipe_conforms(name: str, tiny, runs: Path) -> None:
     recipe = small(recipe).but({"latent.dim": 8, "training.epochs": 1})
     update = recipe.training.update
     recipe = recipe.but({"training.steps": update.cap + 1 if update.kind == "aggressive" else 1})
+    tiny = read_for(tiny, recipe)
     trainer = trainer_on(tiny, recipe, runs / f"{name} conforms")
     before = copied(trainer.model)
     trained = trainer.run()
@@ -80,7 +81,8 @@ def test_every_recipe_conforms(name: str, tiny, runs: Path) -> None:
 def test_every_recipe_learns(name: str, tiny, runs: Path) -> None:
     """In an epoch of 12 batches or more it comes to predict words better than a guess among all of them."""
     recipe = small(RECIPES[name]).but({"training.epochs": 1, "training.optimizer.lr": 0.05})
-    trainer = trainer_on(tiny, recipe, runs / f"{name} learns")
+    recipe = recipe.but({"training.batch.sentences": min(recipe.training.batch.sentences, 32)})
+    trainer = trainer_on(read_for(tiny, recipe), recipe, runs / f"{name} learns")
     trained = trainer.run()
     lines = list(records(trainer.folder / "steps.jsonl", "step"))
     losses = [line["reconstruction"] * line["sentences"] / line["tokens"] for line in lines]
@@ -98,7 +100,8 @@ def test_every_recipe_learns(name: str, tiny, runs: Path) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_short_runs_lose_what_they_always_lost(name: str, tiny, runs: Path) -> None:
     """Frozen losses: a change of these numbers is a change of training, and must be meant."""
-    trainer = trainer_on(tiny, small(RECIPES[name]).but({"training.steps": 12}), runs / f"{name} frozen")
+    recipe = small(RECIPES[name]).but({"training.steps": 12})
+    trainer = trainer_on(read_for(tiny, recipe), recipe, runs / f"{name} frozen")
     trainer.run()
     losses = [line["loss"] for line in records(trainer.folder / "steps.jsonl", "step")]
     np.testing.assert_allclose(losses, FROZEN[name], rtol=1e-4)
@@ -189,6 +192,38 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
     ("vae-aggressive", "vae"): {"training.update": {"kind": "aggressive", "window": 15, "cap": 100}, **LSTM_1024},
     ("vae-aggressive-no-anneal", "vae-aggressive"): {"objective.kl_weight": 1.0},
     ("ivae-mi", "ivae"): {"objective.of": "aggregated"},
+    ("hsvae", "vae-dense"): {
+        "posterior": {
+            "kind": "spike-and-slab",
+            "gates": "beta",
+            "slab_sees_gates": True,
+            "layers": 1,
+            "hidden": 128,
+            "temperature": 0.5,
+            "hard": True,
+            "concentration": [0.5, 100.0],
+        },
+        "prior": {"kind": "beta-gated", "alpha": 4.0, "beta": 1.0},
+        "objective.gate_kl_weight": 0.01,
+    },
+    ("mat-vae", "vae-dense"): {
+        "prior": {"kind": "spike-and-slab", "off": 0.8},
+        "objective": {
+            "kind": "wae",
+            "mmd_weight": 10.0,
+            "kl_weight": 0.01,
+            "kernel": "inverse-multiquadratic",
+            "scales": [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
+        },
+    },
+    ("ton-vae", "hsvae"): {
+        "posterior.gates": "features",
+        "prior": {"kind": "pseudo-inputs", "count": 50},
+        "objective.gate_kl_weight": None,
+        "objective.gate_share": {"off": 0.8, "of": "sentences", "weight": 1.0},
+    },
+    ("vae-l1", "vae-dense"): {"objective.activity": {"norm": "l1", "weight": 0.01}},
+    ("vae-l2", "vae-dense"): {"objective.activity": {"norm": "l2", "weight": 0.01}},
 }
 
 
@@ -293,3 +328,30 @@ def test_the_wasserstein_autoencoder_compares_with_the_prior_by_mmd() -> None:
         10.0,
     )
     assert (wae.posterior.kind, wae.training.criterion) == ("delta", "reconstruction")
+
+
+def test_the_sparse_recipes_have_the_settings_of_paper_and_published_code() -> None:
+    for name in ("hsvae", "mat-vae", "ton-vae", "vae-l1", "vae-l2", "vae-dense"):
+        recipe = RECIPES[name]
+        assert recipe.latent.model_dump() == {"dim": 32, "spike": 0.05}
+        for part in (recipe.encoder, recipe.decoder):
+            assert (part.kind, part.embedding, part.hidden, part.layers) == ("gru", 256, 512, 1)
+        assert recipe.share_embeddings
+        assert recipe.pooling.kind == "last"
+        assert recipe.objective.kl_weight == 0.01  # on all of them, the dense one too
+        training = recipe.training
+        assert (training.optimizer.kind, training.optimizer.lr) == ("adam", 8e-4)
+        assert (training.batch.sentences, training.epochs, training.plateau) == (256, 15, None)
+        assert training.criterion == "reconstruction"
+    objective = RECIPES["hsvae"].objective
+    assert (objective.samples, objective.codes_per_gate) == (1, 1)
+
+
+def test_every_sparse_recipe_has_a_latent_of_its_kind() -> None:
+    kinds = {name: (r.posterior.kind, r.prior.kind) for name, r in RECIPES.items() if r.posterior and r.prior}
+    sparse = {name for name, pair in kinds.items() if pair != ("gaussian", "standard-normal")}
+    sparse -= {name for name in sparse if kinds[name][1] == "standard-normal"}
+    assert sparse == {"hsvae", "b-hsvae", "mat-vae", "ton-vae"}
+    assert kinds["hsvae"] == ("spike-and-slab", "beta-gated")
+    assert kinds["mat-vae"] == ("gaussian", "spike-and-slab")
+    assert kinds["ton-vae"] == ("spike-and-slab", "pseudo-inputs")

@@ -714,7 +714,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "unknown request": (
         lambda space: space.encode("a", what="median"),
-        "encode cannot give 'median': ask for 'mean', 'sample' or 'parameters'",
+        "encode cannot give 'median': ask for 'mean', 'sample', 'parameters' or 'gates'",
     ),
     "unknown output": (
         lambda space: space.encode("a", output="torch"),
@@ -728,7 +728,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "negative batches": (lambda space: space.decode(np.ones(6), batch_size=-2), "a batch cannot hold -2 sentences"),
     "parameters in a stream": (
         lambda space: next(space.encode_stream(["a"], what="parameters")),
-        "encode_stream cannot give 'parameters': ask for 'mean' or 'sample'",
+        "encode_stream cannot give 'parameters': ask for 'mean', 'sample' or 'gates'",
     ),
     "a stream of one string": (
         lambda space: next(space.encode_stream("a b")),

@@ -22,7 +22,7 @@ from textspace.data.batching import batch_of, plan_batches
 from textspace.data.normalise import NORMALISERS, normaliser
 from textspace.data.questions import Question
 from textspace.data.tokenizers import UNKNOWN
-from textspace.distributions import Delta, moments
+from textspace.distributions import Delta
 from textspace.errors import TextspaceError, nearest
 from textspace.evaluate.rankings import counts_of, ranks
 from textspace.generate import Greedy, Method
@@ -110,6 +110,11 @@ class _Reader:
     """Ids of questions and answers as one text, normalised as the space's sentences are."""
 
     def __init__(self, space: Space, drop_html: bool) -> None:
+        if space.tokenizer.encoder is not None:
+            raise TextspaceError(
+                f"{space.recipe.name!r} has a pretrained encoder, which cannot read unknown tokens in the place of an "
+                "answer: rank and answer with a space whose encoder was trained from the start"
+            )
         self.normalise = normaliser((*(["html"] if drop_html else []), *space.recipe.text.normalise))
         self.tokenizer = space.tokenizer
         self.of_words = self.tokenizer.kind == "words"
@@ -212,8 +217,9 @@ class _Coded:
         """Of token ids; the noise is keyed by the rows."""
         batch = batch_of(sequences, rows_B).to(space.device)
         noise = Noise(seed, 0, batch.rows_B)
-        site = space.model.sites(space.model.features(batch.encoder), noise, 1)["z"]
-        mean_BZ, deviation_BZ = moments(site.q, noise)
+        features_BH = space.model.features(batch.encoder)
+        mean_BZ, deviation_BZ = space.model.code_moments(features_BH, noise)
+        site = space.model.sites(features_BH, noise, 1)["z"]
         if isinstance(site.q, Delta):
             deviation_BZ = torch.ones_like(mean_BZ)
         return cls(site.q, mean_BZ, deviation_BZ, site.value_SBZ[0])

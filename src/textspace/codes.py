@@ -21,18 +21,20 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_matrix, issparse
 
 from textspace.data.encoded import ArrayFile
 from textspace.data.sources import reason
 from textspace.errors import TextspaceError, nearest
+from textspace.sparse_codes import as_rows, is_sparse_file, not_finite, read_sparse, sparse_sink
 
-__all__ = ["FORMATS", "CodeWriter", "read_codes"]
+__all__ = ["FORMATS", "CodeWriter", "check_sparse_file", "read_codes"]
 
 _DIGITS = {"float16": 9, "float32": 9, "float64": 17}  # decimal digits that give every number back exactly, as float32
 _BLOCK_ROWS = 16_384  # of a parquet row group, and of what is looked through at a time in a mapped file
 _LONGEST_FIELD = 2**27  # of a csv text; Python's own limit is 128 KiB
 
-_Append = Callable[[NDArray[Any], Mapping[str, Sequence[str | None]]], None]  # codes, and columns to go with them
+_Append = Callable[[Any, Mapping[str, Sequence[str | None]]], None]  # codes, and columns to go with them
 _Sink = Callable[[Path, int, np.dtype], AbstractContextManager[_Append]]
 
 
@@ -40,24 +42,32 @@ class CodeWriter:
     """Writes codes a chunk at a time; the file gets its name only once it is complete.
 
     `.npy` and `.npz` (as `codes`) hold the codes alone. `.csv` has columns z0, z1, ... and then `text` and `label`
-    where given, `.jsonl` objects of `text`, `label` and `code`, `.parquet` those three as columns.
+    where given, `.jsonl` objects of `text`, `label` and `code`, `.parquet` those three as columns. Sparse codes go into
+    `.npz` files as scipy.sparse.load_npz reads them.
 
     Args:
         path: its ending is the format; "-" or None is .jsonl on standard output.
         dim: numbers in a code.
-        dtype: float16, float32 or float64, as which the numbers are written.
+        dtype: float16, float32 or float64, as which the numbers are written; sparse ones not as float16.
+        sparse: whether the chunks are scipy CSR matrices.
 
     >>> with CodeWriter("-", 2) as writer:
     ...     writer.write(np.array([[0.5, -1]]), texts=["a dog"])
     {"text": "a dog", "code": [0.5,-1]}
     """
 
-    def __init__(self, path: Path | str | None, dim: int, *, dtype: DTypeLike = "float32") -> None:
-        self._dim, self._dtype = dim, np.dtype(dtype)
-        if dim < 1 or self._dtype.name not in _DIGITS:
-            raise ValueError(f"dim={dim} must be positive and dtype={self._dtype} one of {', '.join(_DIGITS)}")
+    def __init__(
+        self, path: Path | str | None, dim: int, *, dtype: DTypeLike = "float32", sparse: bool = False
+    ) -> None:
+        self._dim, self._dtype, self._sparse = dim, np.dtype(dtype), sparse
+        known = [name for name in _DIGITS if not (sparse and name == "float16")]  # which scipy cannot hold
+        if dim < 1 or self._dtype.name not in known:
+            raise ValueError(f"dim={dim} must be positive and dtype={self._dtype} one of {', '.join(known)}")
         self._path = None if path is None or str(path) == "-" else Path(path)
-        if self._path is None:
+        if sparse:
+            check_sparse_file(path)
+            self._opening = _whole_or_nothing(Path(path), sparse_sink, dim, self._dtype)  # type: ignore[arg-type]
+        elif self._path is None:
             line = partial(_jsonl_line, escape=(sys.stdout.encoding or "utf-8").lower() != "utf-8")
             self._opening = _text_sink(line, None, dim, self._dtype)
         else:
@@ -71,15 +81,21 @@ class CodeWriter:
         return self
 
     def write(
-        self, codes_BZ: NDArray[Any], texts: Sequence[str] | None = None, labels: Sequence[str | None] | None = None
+        self,
+        codes_BZ: NDArray[Any] | csr_matrix,
+        texts: Sequence[str] | None = None,
+        labels: Sequence[str | None] | None = None,
     ) -> None:
         """Append codes; texts and labels are given with every chunk or with none."""
         columns = {name: column for name, column in (("text", texts), ("label", labels)) if column is not None}
+        if issparse(codes_BZ) != self._sparse:
+            raise ValueError("sparse codes are written by a writer of sparse codes, and dense ones by another")
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
-            codes_BZ = np.asarray(codes_BZ).astype(self._dtype, copy=False)
+            codes_BZ = (as_rows(codes_BZ) if self._sparse else np.asarray(codes_BZ)).astype(self._dtype, copy=False)
         if codes_BZ.ndim != 2 or codes_BZ.shape[1] != self._dim:
             raise ValueError(f"codes of shape {codes_BZ.shape} where (any, {self._dim}) is wanted")
-        if self._names not in (None, list(columns)) or {len(codes_BZ)} != {len(codes_BZ), *map(len, columns.values())}:
+        count = codes_BZ.shape[0]
+        if self._names not in (None, list(columns)) or {count} != {count, *map(len, columns.values())}:
             raise ValueError("texts and labels must be as many as the codes, and given with every chunk or with none")
         bad = _not_finite(codes_BZ)
         if bad is not None:
@@ -88,7 +104,7 @@ class CodeWriter:
         with self._sentence_for_failure():
             self._append(codes_BZ, columns)
         self._names = list(columns)
-        self._rows += len(codes_BZ)
+        self._rows += count
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         # Where there is an error already, a full disk fails again on closing, which would hide the first one.
@@ -105,8 +121,17 @@ class CodeWriter:
             raise TextspaceError(f"cannot write {self._path}: {problem.strerror or reason(problem)}") from problem
 
 
-def read_codes(path: Path | str, *, dim: int | None = None) -> NDArray[np.float32]:
-    """The codes in a file, shape (n, dim); an `.npy` file of float32 is mapped instead of read into memory.
+def check_sparse_file(path: Path | str | None) -> None:
+    """Refuse a file that cannot hold sparse codes."""
+    if path is None or Path(path).suffix.lower() != ".npz":
+        where = "standard output" if path in (None, "-") else path
+        raise TextspaceError(f"sparse codes go into .npz files and not into {where}: give a name that ends in .npz")
+
+
+def read_codes(path: Path | str, *, dim: int | None = None) -> NDArray[np.float32] | csr_matrix:
+    """The codes in a file, shape (n, dim), as a CSR matrix where the file is sparse.
+
+    An `.npy` file of float32 is mapped instead of read into memory.
 
     Args:
         path: its ending is the format; "-" is standard input, .jsonl if it starts with "{" and else .csv.
@@ -127,7 +152,7 @@ def read_codes(path: Path | str, *, dim: int | None = None) -> NDArray[np.float3
     return _checked(codes, name, dim)
 
 
-def _checked(codes: NDArray[Any], name: str, dim: int | None) -> NDArray[np.float32]:
+def _checked(codes: Any, name: str, dim: int | None) -> NDArray[np.float32] | csr_matrix:
     if codes.dtype.kind not in "fiu":
         raise TextspaceError(f"{name} holds values of type {codes.dtype}, which are not numbers")
     if codes.ndim == 1:
@@ -147,8 +172,10 @@ def _checked(codes: NDArray[Any], name: str, dim: int | None) -> NDArray[np.floa
     return codes
 
 
-def _not_finite(codes_BZ: NDArray[Any]) -> int | None:
+def _not_finite(codes_BZ: Any) -> int | None:
     """The first row, counted from 0, that is not all finite."""
+    if issparse(codes_BZ):
+        return not_finite(codes_BZ)
     for start in range(0, len(codes_BZ), _BLOCK_ROWS):
         fine_B = np.isfinite(codes_BZ[start : start + _BLOCK_ROWS]).all(1)
         if not fine_B.all():
@@ -200,9 +227,11 @@ def _npz_sink(path: Path, dim: int, dtype: np.dtype) -> Iterator[_Append]:
         archive.write(whole, whole.name)
 
 
-def _npz_codes(path: Path) -> NDArray[Any]:
+def _npz_codes(path: Path) -> NDArray[Any] | csr_matrix:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
+        if is_sparse_file(names):
+            return read_sparse(path)
         name = names[0] if len(names) == 1 else "codes.npy"
         if name not in names:
             raise ValueError(f"it has {len(names)} arrays and none is called codes")
@@ -359,7 +388,7 @@ def _parquet_codes(path: Path) -> NDArray[Any]:
     return np.concatenate(blocks) if blocks else np.empty((0, width or 0), np.float32)
 
 
-FORMATS: dict[str, tuple[_Sink, Callable[[Path], NDArray[Any]]]] = {
+FORMATS: dict[str, tuple[_Sink, Callable[[Path], Any]]] = {
     ".npy": (_npy_sink, _npy_codes),
     ".npz": (_npz_sink, _npz_codes),
     ".csv": (partial(_text_sink, _csv_line), partial(_text_codes, _csv_rows)),

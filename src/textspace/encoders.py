@@ -8,12 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from textspace.config import EncoderConfig
+from textspace.config import PretrainedEncoder as PretrainedEncoderConfig
 from textspace.config import RecurrentEncoder as RecurrentEncoderConfig
 from textspace.data.tokenizers import END, PAD, START, UNKNOWN
 from textspace.noise import Noise
+from textspace.pretrained import EncoderFiles, network_with_weights
 from textspace.types import View
 
-__all__ = ["ENCODERS", "RecurrentEncoder", "States"]
+__all__ = ["PretrainedEncoder", "RecurrentEncoder", "States", "build_encoder"]
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,7 @@ class RecurrentEncoder(nn.Module):
             return self._both_ways(embedded_BTE, view)
         # Padding comes last and the past never sees the future: no packing needed, which would make a GPU wait.
         all_BTH, _ = self.recurrent(embedded_BTE)
-        last_B11 = view.device_lengths_B[:, None, None] - 1
-        last_BH = all_BTH.gather(1, last_B11.expand(-1, 1, all_BTH.shape[2])).squeeze(1)
-        return States(all_BTH, last_BH, view.mask_BT)
+        return States(all_BTH, _at_end(all_BTH, view), view.mask_BT)
 
     def _both_ways(self, embedded_BTE: Tensor, view: View) -> States:
         packed = pack_padded_sequence(embedded_BTE, view.lengths_B, batch_first=True, enforce_sorted=False)
@@ -82,4 +83,54 @@ class RecurrentEncoder(nn.Module):
         return States(all_BTH, torch.cat([hidden[-2], hidden[-1]], dim=1), view.mask_BT)
 
 
-ENCODERS = {"lstm": RecurrentEncoder, "gru": RecurrentEncoder}
+def _at_end(all_BTH: Tensor, view: View) -> Tensor:
+    """The state of each sentence's last token."""
+    last_B11 = view.device_lengths_B[:, None, None] - 1
+    return all_BTH.gather(1, last_B11.expand(-1, 1, all_BTH.shape[2])).squeeze(1)
+
+
+class PretrainedEncoder(nn.Module):
+    """The last layer of an encoder of Hugging Face, its special tokens' states included. Padding is never read.
+
+    Its own dropout stays off in training: it cannot be keyed, so that codes would depend on how sentences are batched.
+
+    Args:
+        config: names the model.
+        files: of an encoder whose weights will be filled in; by default the model's own, with its weights.
+    """
+
+    def __init__(self, config: PretrainedEncoderConfig, files: EncoderFiles | None = None) -> None:
+        super().__init__()
+        self.config = config
+        on_meta = torch.empty(0).device.type == "meta"  # where only shapes are asked for
+        if files is None and on_meta:
+            files = EncoderFiles.fetch(config)
+        self.network = network_with_weights(config) if files is None else files.network()
+        self.size: int = self.network.config.hidden_size
+        """Units of a state."""
+        if config.frozen:
+            self.requires_grad_(False)
+        self.train()
+
+    def train(self, mode: bool = True) -> PretrainedEncoder:
+        super().train(mode)
+        self.network.eval()
+        return self
+
+    def forward(self, view: View, noise: Noise | None = None) -> States:
+        if view.own:
+            raise ValueError("a pretrained encoder reads the ids of its own tokenizer")
+        ids_BT = view.ids_BT.where(view.mask_BT, getattr(self.network.config, "pad_token_id", None) or 0)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.config.frozen):
+            read = self.network(input_ids=ids_BT, attention_mask=view.mask_BT.long())
+        all_BTH = read.last_hidden_state
+        return States(all_BTH, _at_end(all_BTH, view), view.mask_BT)
+
+
+def build_encoder(
+    config: EncoderConfig, vocabulary: int, files: EncoderFiles | None = None
+) -> RecurrentEncoder | PretrainedEncoder:
+    """The encoder of a recipe; `files` are those a space keeps of a pretrained one."""
+    if isinstance(config, PretrainedEncoderConfig):
+        return PretrainedEncoder(config, files)
+    return RecurrentEncoder(config, vocabulary)

@@ -26,7 +26,7 @@ def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
     # Of choices that contain something like the name, those that are little else come first, and the others not at all.
     ratios = {match[0]: fuzz.ratio(name, match[0]) for match in alike}
     best = max(ratios.values(), default=0.0)
-    found = sorted((choice for choice in ratios if ratios[choice] > best - 20), key=lambda choice: -ratios[choice])
+    found = sorted((choice for choice in ratios if ratios[choice] > best - 15), key=lambda choice: -ratios[choice])
     found = found[:limit]
     if found:
         return f"did you mean {_spoken(found, 'or')}?"

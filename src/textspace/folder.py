@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from textspace.config import Recipe
+from textspace.config import BetaGatedPrior, PretrainedEncoder, Recipe
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.sources import MIXING, card_lines
 from textspace.model import Model
+from textspace.pretrained import FOLDER as ENCODER
+from textspace.pretrained import EncoderFiles
 from textspace.train import checkpoints
 
-__all__ = ["Saved", "check", "load", "save"]
+__all__ = ["Saved", "check", "load", "load_tokenizer", "save", "save_tokenizer"]
 
 RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
     "recipe.json",
@@ -42,10 +45,26 @@ def save(folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, metri
     except OSError as error:
         raise TextspaceError(f"could not make {folder}: {error.strerror or error}; choose another folder") from None
     checkpoints.write_file(folder / RECIPE, recipe.to_json().encode())
-    checkpoints.write_file(folder / TOKENIZER, tokenizer.to_json().encode())
+    save_tokenizer(folder, tokenizer)
     checkpoints.write_file(folder / WEIGHTS, checkpoints.weights(model))
     checkpoints.write_file(folder / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
     checkpoints.write_file(folder / CARD, card(recipe, tokenizer, model, metrics).encode())
+
+
+def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
+    """Write the tokenizer, and the files of a pretrained encoder that reads beside it."""
+    checkpoints.write_file(folder / TOKENIZER, tokenizer.to_json().encode())
+    files: Mapping[str, bytes] = {} if tokenizer.encoder is None else tokenizer.encoder.by_name()
+    for name, content in files.items():
+        checkpoints.write_file(folder / ENCODER / name, content)
+
+
+def load_tokenizer(folder: Path, recipe: Recipe) -> Tokenizer:
+    """The tokenizer in a folder, with the files of the pretrained encoder where the recipe has one."""
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    if isinstance(recipe.encoder, PretrainedEncoder):
+        return tokenizer.with_encoder(EncoderFiles.read(folder / ENCODER))
+    return tokenizer
 
 
 def check(folder: Path) -> None:
@@ -61,17 +80,17 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
     check(folder)
     try:
         recipe = Recipe.load(folder / RECIPE)
-        tokenizer = Tokenizer.load(folder / TOKENIZER)
+        tokenizer = load_tokenizer(folder, recipe)
         tensors = checkpoints.read_tensors(folder / WEIGHTS)
         with torch.device("meta"):  # so that a recipe of another size is noticed before it takes all memory
-            checkpoints.load_weights(Model(recipe, len(tokenizer)), tensors, str(folder))
+            checkpoints.load_weights(Model(recipe, len(tokenizer), tokenizer.encoder), tensors, str(folder))
         damaged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         told = str(error).partition("\n")[0]
         raise TextspaceError(f"{folder} is damaged or no trained space ({told}): train or copy it again") from None
     if damaged:
         raise TextspaceError(f"the weights in {folder} are damaged: {damaged[0]!r} holds a number that is not finite")
-    model = Model(recipe, len(tokenizer))
+    model = Model(recipe, len(tokenizer), tokenizer.encoder)
     checkpoints.load_weights(model, tensors, str(folder))
     return Saved(recipe, tokenizer, model.to(device).eval(), _metrics(folder / METRICS))
 
@@ -100,6 +119,10 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         "Trained on": metrics.get("source"),
         "Mixed by": f"{mixing} ({MIXING[mixing]})" if (mixing := metrics.get("mixing")) else None,
         "Code dimensions": recipe.latent.dim if recipe.posterior else "none (a language model)",
+        "Sparse": _gates(recipe, metrics.get("sparsity", {})) if model.has_gates else None,
+        "Encoder": f"{encoder.model}, {'frozen' if encoder.frozen else 'fine-tuned'}"
+        if isinstance(encoder := recipe.encoder, PretrainedEncoder)
+        else None,
         "Vocabulary": f"{len(tokenizer):,} tokens ({tokenizer.kind})",
         "Parameters": f"{sum(model.parameter_counts().values()):,}",
         "Training": f"{trained['epochs']} epochs, {trained['steps']:,} steps, {trained['seconds']:.0f} s; "
@@ -134,3 +157,12 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         "",
     ]
     return "\n".join(lines)
+
+
+def _gates(recipe: Recipe, sparsity: dict[str, Any]) -> str:
+    """Where gates come from, and the share of dimensions off that was asked for and came of it, where known."""
+    prior = recipe.prior
+    source = f"from Beta({prior.alpha:g}, {prior.beta:g})" if isinstance(prior, BetaGatedPrior) else "of each sentence"
+    told = (("asked", "share off asked for"), ("achieved", "achieved"))
+    shares = [f"{words} {sparsity[name]:.3f}" for name, words in told if sparsity.get(name) is not None]
+    return "; ".join([f"gates {source}", *([", ".join(shares)] if shares else [])])

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from torch import Tensor
 
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
+from textspace.sparse_codes import as_rows, not_finite
 
-__all__ = ["Troubles", "check_sentences", "checked_codes", "is_text", "listed", "warn"]
+__all__ = ["SparseRows", "Troubles", "check_sentences", "checked_codes", "is_text", "listed", "warn"]
 
 MOSTLY_UNKNOWN = 0.5
 """Sentences with more than this share of unknown words are reported."""
@@ -34,8 +36,8 @@ def listed(texts: str | Iterable[str]) -> list[str]:
 
 def is_text(given: Any) -> bool:
     """Whether these are sentences and not codes: the first decides."""
-    if isinstance(given, str):
-        return True
+    if isinstance(given, str) or issparse(given):
+        return isinstance(given, str)
     several = isinstance(given, Sequence) or getattr(given, "ndim", 0) > 0
     return several and isinstance(next(iter(given), None), str)
 
@@ -62,7 +64,8 @@ class Troubles:
         counts_N = split.lengths - 2
         self.sentences += len(split)
         self.cut += split.over_long
-        self.unknown += int((unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
+        if not split.has_encoder_tokens:  # a pretrained encoder reads the words that only the decoder does not know
+            self.unknown += int((unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
 
     def warn(self, max_tokens: int | None) -> None:
         of_all = f"of {self.sentences:,} sentences"
@@ -72,24 +75,61 @@ class Troubles:
             warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
 
 
-def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, bool]:
-    """Codes as a matrix on the device, and whether they were one vector."""
+class SparseRows:
+    """A sparse matrix that gives dense tensors, slice by slice: the whole of it is never dense unless asked for.
+
+    Args:
+        codes: a scipy matrix or array of any format; a vector is one row.
+        device, dtype: of the tensors.
+    """
+
+    def __init__(self, codes: Any, device: torch.device, dtype: torch.dtype) -> None:
+        kind = np.float64 if dtype == torch.float64 else np.float32
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not finite
+            self._rows = as_rows(codes).astype(kind, copy=False)
+        self._device, self._dtype = device, dtype
+        self.shape: tuple[int, int] = self._rows.shape
+
+    def not_finite(self) -> int | None:
+        """The first row, counted from 0, that is not all finite."""
+        return not_finite(self._rows)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, which: slice) -> Tensor:
+        return torch.from_numpy(self._rows[which].toarray()).to(self._device, self._dtype)
+
+
+def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor | SparseRows, bool]:
+    """Codes as a matrix whose slices are tensors on the device, and whether they were one vector."""
+    found: Tensor | SparseRows
     try:
-        # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
-        tensor = codes if isinstance(codes, Tensor) else torch.from_numpy(np.array(codes, np.float64, order="C"))
-        tensor = tensor.to(device, dtype)
+        found = SparseRows(codes, device, dtype) if issparse(codes) else _tensor(codes).to(device, dtype)
     except (TypeError, ValueError, RuntimeError):
         raise TextspaceError(f"these are not codes: give vectors of {dim} numbers") from None
-    if tensor.shape == (0,):
-        tensor = tensor.new_empty(0, dim)
-    one = tensor.dim() == 1
-    matrix = tensor[None] if one else tensor
-    if matrix.dim() != 2 or matrix.shape[1] != dim:
-        raise TextspaceError(f"codes of this space have {dim} dimensions and these have shape {tuple(tensor.shape)}")
-    if not matrix.isfinite().all():
-        row = int((~matrix.isfinite().all(1)).nonzero()[0])
+    shape = tuple(codes.shape if issparse(codes) else found.shape)
+    one = len(shape) == 1 and shape != (0,)
+    if isinstance(found, Tensor):
+        found = found.new_empty(0, dim) if shape == (0,) else found[None] if one else found
+    if len(found.shape) != 2 or found.shape[1] != dim:
+        raise TextspaceError(f"codes of this space have {dim} dimensions and these have shape {shape}")
+    row = found.not_finite() if isinstance(found, SparseRows) else _not_finite(found)
+    if row is not None:
         raise TextspaceError(f"code {row} holds a number that is not finite (NaN or infinity): mend or drop it")
-    return matrix, one
+    return found, one
+
+
+def _tensor(codes: Any) -> Tensor:
+    if isinstance(codes, Tensor):
+        return codes.to_dense()
+    # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
+    return torch.from_numpy(np.array(codes, np.float64, order="C"))
+
+
+def _not_finite(codes_NZ: Tensor) -> int | None:
+    bad_N = ~codes_NZ.isfinite().all(1)
+    return int(bad_N.nonzero()[0]) if bad_N.any() else None
 
 
 def warn(message: str) -> None:

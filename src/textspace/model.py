@@ -15,12 +15,13 @@ from torch.distributions import Distribution
 
 from textspace.config import DualKlObjective, Initial, Recipe
 from textspace.decoders import DECODERS
-from textspace.distributions import draw
+from textspace.distributions import SpikeAndSlab, centre, draw, moments
 from textspace.divergences import DualFunction
-from textspace.encoders import ENCODERS
+from textspace.encoders import PretrainedEncoder, RecurrentEncoder, build_encoder
 from textspace.noise import Noise, seed_of
 from textspace.pooling import POOLINGS
 from textspace.posteriors import POSTERIORS
+from textspace.pretrained import EncoderFiles
 from textspace.priors import PRIORS
 from textspace.types import Batch, Pass, Site, View
 
@@ -33,9 +34,11 @@ class Model(nn.Module):
     Args:
         recipe: which parts, and with what numbers.
         vocabulary: number of tokens, the special ones included.
+        encoder_files: of a pretrained encoder whose weights will be filled in; by default it starts as the model that
+            the recipe names.
     """
 
-    def __init__(self, recipe: Recipe, vocabulary: int) -> None:
+    def __init__(self, recipe: Recipe, vocabulary: int, encoder_files: EncoderFiles | None = None) -> None:
         super().__init__()
         self.recipe = recipe
         self.vocabulary = vocabulary
@@ -44,19 +47,17 @@ class Model(nn.Module):
             torch.manual_seed(seed_of(recipe.training.seed, "initial weights"))
             self.encoder = self.pooling = self.posterior = self.prior = self.dual = None
             if recipe.encoder and recipe.pooling and recipe.posterior and recipe.prior:
-                self.encoder = ENCODERS[recipe.encoder.kind](recipe.encoder, vocabulary)
+                self.encoder = build_encoder(recipe.encoder, vocabulary, encoder_files)
                 self.pooling = POOLINGS[recipe.pooling.kind](recipe.pooling, self.encoder.size)
-                self.posterior = POSTERIORS[recipe.posterior.kind](
-                    recipe.posterior, self.encoder.size, recipe.latent.dim
-                )
-                self.prior = PRIORS[recipe.prior.kind](recipe.prior, recipe.latent.dim)
+                self.posterior = POSTERIORS[recipe.posterior.kind](recipe.posterior, self.encoder.size, recipe.latent)
+                self.prior = PRIORS[recipe.prior.kind](recipe.prior, recipe.latent, self.posterior)
                 if isinstance(recipe.objective, DualKlObjective):
                     seen = self.encoder.size if recipe.objective.of == "posterior" else 0
                     self.dual = DualFunction(recipe.objective.dual, seen, recipe.latent.dim)
             self.decoder = DECODERS[recipe.decoder.kind](
                 recipe.decoder, vocabulary, recipe.latent.dim if has_latent else None
             )
-            if recipe.share_embeddings and self.encoder:
+            if recipe.share_embeddings and isinstance(self.encoder, RecurrentEncoder):
                 self.decoder.embedding = self.encoder.embedding
             _initialise(self, recipe.initial)
 
@@ -70,10 +71,12 @@ class Model(nn.Module):
         noise: Noise,
         samples: int,
         proposal: Callable[[Distribution], Distribution] = lambda q: q,
+        per_gate: int = 1,
     ) -> dict[str, Site]:
         """q(z | x), p(z) and samples, site by site; empty for a language model, which has no features either.
 
         The samples come from `proposal(q)`, which then stands for q: estimators replace posteriors without a density.
+        Sites before the last have `samples / per_gate` samples, each repeated.
         """
         sites: dict[str, Site] = {}
         if self.posterior is None or self.prior is None:
@@ -81,9 +84,43 @@ class Model(nn.Module):
         drawn: dict[str, Tensor] = {}
         for name in self.posterior.distributions:
             q = proposal(self.posterior(name, features_BH, drawn))
-            drawn[name] = draw(q, noise, name, samples)
-            sites[name] = Site(q, self.prior(name, drawn), drawn[name])
+            last = name == "z"
+            value_SBZ = draw(q, noise, name, samples if last else samples // per_gate, given=bool(drawn))
+            p = self.prior(name, drawn)
+            drawn[name] = value_SBZ if last else value_SBZ.repeat_interleave(per_gate, 0)
+            sites[name] = Site(q, p, drawn[name], self.prior.codes() if last and len(drawn) > 1 else None)
         return sites
+
+    def code_moments(self, features_BH: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of each sentence's code, latents before it at their centre; drawn where it must be."""
+        return moments(self._code_posterior(features_BH), noise)
+
+    def _code_posterior(self, features_BH: Tensor | None) -> Distribution:
+        if self.posterior is None or features_BH is None:
+            raise ValueError("a language model has no codes")
+        earlier: dict[str, Tensor] = {}
+        for name in self.posterior.distributions:
+            q = self.posterior(name, features_BH, earlier)
+            if name != "z":
+                earlier[name] = centre(q)
+        return q
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether dimensions can be switched off."""
+        return self.posterior is not None and self.posterior.distributions["z"] is SpikeAndSlab
+
+    def gates(self, features_BH: Tensor) -> Tensor | None:
+        """E[gamma | x], the probability that each dimension is off, (B, Z); None where no dimension can be."""
+        if self.posterior is None or not self.has_gates:
+            return None
+        if "gate" in self.posterior.distributions:
+            return self.posterior("gate", features_BH, {}).off
+        return self.posterior("z", features_BH, {}).off
+
+    def slab_means(self, features_BH: Tensor) -> Tensor:
+        """Mean of each dimension where it is on, gates at their mean, (B, Z); for models with gates."""
+        return self._code_posterior(features_BH).loc  # type: ignore[attr-defined]
 
     def decode(
         self, batch: Batch, features_BH: Tensor | None, sites: dict[str, Site], noise: Noise, *, has_end: bool = True
@@ -93,14 +130,15 @@ class Model(nn.Module):
         token_log_px_SBT = self.decoder(z_SBZ, batch.decoder, noise, has_end=has_end)
         return Pass(batch, features_BH, sites, token_log_px_SBT, noise, has_end)
 
-    def forward(self, batch: Batch, noise: Noise, samples: int = 1) -> Pass:
+    def forward(self, batch: Batch, noise: Noise, samples: int = 1, per_gate: int = 1) -> Pass:
         features_BH = self.features(batch.encoder, noise)
-        return self.decode(batch, features_BH, self.sites(features_BH, noise, samples), noise)
+        sites = self.sites(features_BH, noise, samples, per_gate=per_gate)
+        return self.decode(batch, features_BH, sites, noise)
 
     def inference_parameters(self) -> list[nn.Parameter]:
-        """Those of the encoder's side: encoder (with embeddings it shares), pooling and posterior."""
+        """Those of the encoder's side: encoder (with embeddings it shares), pooling and posterior; no frozen ones."""
         parts = (self.encoder, self.pooling, self.posterior)
-        return [parameter for part in parts if part is not None for parameter in part.parameters()]
+        return [p for part in parts if part is not None for p in part.parameters() if p.requires_grad]
 
     def generative_parameters(self) -> list[nn.Parameter]:
         """Those of the decoder's side that it shares with nobody: prior and decoder."""
@@ -109,17 +147,19 @@ class Model(nn.Module):
         return [p for part in parts if part is not None for p in part.parameters() if id(p) not in taken]
 
     def parameter_counts(self) -> dict[str, int]:
-        """Trainable numbers per part; a shared one counts for the part that comes first."""
+        """Numbers per part, frozen ones apart; a shared one counts for the part that comes first."""
         counts: dict[str, int] = {}
         for name, parameter in self.named_parameters():
-            part = name.split(".")[0]
+            part = name.split(".")[0] + ("" if parameter.requires_grad else " (frozen)")
             counts[part] = counts.get(part, 0) + parameter.numel()
         return counts
 
 
-def _initialise(model: nn.Module, initial: Initial) -> None:
+def _initialise(model: Model, initial: Initial) -> None:
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for name, parameter in model.named_parameters():
+        if name.startswith("encoder.") and isinstance(model.encoder, PretrainedEncoder):
+            continue
         if id(parameter) in embeddings:
             if initial.embeddings is not None:
                 nn.init.uniform_(parameter, -initial.embeddings, initial.embeddings)

@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from textspace.config import (
     DualKlObjective,
     ElboObjective,
     FreeBits,
+    GateShare,
     GaussianPosterior,
     IwaeObjective,
     MimObjective,
     Recipe,
     ReconstructionObjective,
+    SpikeAndSlabPosterior,
     WaeObjective,
 )
-from textspace.distributions import Delta, closed_kl
+from textspace.distributions import Delta, Mixture, SpikeAndSlab, closed_kl
 from textspace.divergences import dual_kl, mmd
 from textspace.errors import TextspaceError
 from textspace.model import Model
@@ -51,6 +54,8 @@ NO_OTHERS: Others = {}
 class Objective(Protocol):
     samples: int
     """Samples of the latent a training step draws."""
+    per_gate: int
+    """Of these, samples of the code for each sample of the gates, where there are some."""
     batch_terms: bool
     """Whether a term is one number for the whole batch, so that sentences depend on each other."""
 
@@ -64,7 +69,7 @@ class Objective(Protocol):
 class _PerSentence:
     """An objective whose terms are all per sentence."""
 
-    samples = 1
+    samples = per_gate = 1
     batch_terms = False
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
@@ -84,14 +89,17 @@ class Reconstruction(_PerSentence):
 class Elbo:
     """-log p(x | z) + weight x KL(q(z | x) || p(z)), z from the posterior: the negative ELBO at weight 1.
 
-    With free bits the weight is that of the thresholded KL, a term of its own, and the KL itself is a monitor.
+    With free bits the weight is that of the thresholded KL, a term of its own, and the KL itself is a monitor. A latent
+    of gates before z has a KL and a weight of its own. An activity is a price on the posterior's mean and deviation.
     """
 
-    samples = 1
-
     def __init__(self, config: ElboObjective, model: Model) -> None:
-        _needs_kl("elbo", model)
+        posterior = _needs_kl("elbo", model)
+        _needs_gates(config, model, posterior)
+        self.samples, self.per_gate = config.samples * config.codes_per_gate, config.codes_per_gate
         self.kl_weight = schedule(config.kl_weight)
+        self.gate_kl_weight = schedule(config.kl_weight if config.gate_kl_weight is None else config.gate_kl_weight)
+        self.activity, self.gate_share = config.activity, config.gate_share
         self.free_bits = config.free_bits
         self.batch_terms = config.free_bits is not None and config.free_bits.on == "batch"
         if config.free_bits is not None:
@@ -99,12 +107,17 @@ class Elbo:
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         kl = kl_terms(passed)
-        weight = self.kl_weight(progress)
         weighted = kl if self.free_bits is None else self._thresholded(passed, self.free_bits, others)
-        return Terms(
-            {"reconstruction": _reconstruction(passed), **weighted, **kl},
-            {"reconstruction": 1.0, **dict.fromkeys(weighted, weight)},
-        )
+        terms, weights = {"reconstruction": _reconstruction(passed), **weighted, **kl}, {"reconstruction": 1.0}
+        for name in weighted:
+            weights[name] = (self.gate_kl_weight if name.endswith("_gate") else self.kl_weight)(progress)
+        if self.activity is not None:
+            terms["activity"] = Term(_activity(passed.sites["z"].q, self.activity.norm))
+            weights["activity"] = self.activity.weight
+        if self.gate_share is not None:
+            terms["gate_share"] = Term(_gate_share(passed.sites["z"], self.gate_share))
+            weights["gate_share"] = self.gate_share.weight
+        return Terms(terms, weights)
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
         return {name: site.kl_BZ.flatten(1) for name, site in sites.items()} if self.batch_terms else {}
@@ -129,6 +142,11 @@ class Iwae(_PerSentence):
 
     def __init__(self, config: IwaeObjective, model: Model) -> None:
         _needs_kl("iwae", model)
+        if isinstance(posterior := model.recipe.posterior, SpikeAndSlabPosterior) and not posterior.hard:
+            raise TextspaceError(
+                "objective 'iwae' is a bound only with hard switches, and posterior.hard is false: set "
+                "posterior.hard=true, or use objective 'elbo'"
+            )
         self.samples = config.samples
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
@@ -148,6 +166,11 @@ class Mim(_PerSentence):
 
     def __init__(self, config: MimObjective, model: Model) -> None:
         _needs_kl("mim", model)
+        if isinstance(model.recipe.posterior, SpikeAndSlabPosterior):
+            raise TextspaceError(
+                "objective 'mim' makes posteriors narrower without end, and posterior 'spike-and-slab' has no floor: "
+                "use objective 'elbo', or posterior 'gaussian' with a log_variance_floor"
+            )
         if isinstance(model.recipe.posterior, GaussianPosterior) and model.recipe.posterior.log_variance_floor is None:
             warnings.warn(
                 "objective 'mim' makes posteriors narrower without end, and its loss falls without end: "
@@ -196,24 +219,34 @@ class DualKl(_PerSentence):
 
 
 class Wae:
-    """-log p(x | z) + weight x MMD(codes of the batch, as many draws of the prior) [Tolstikhin et al. 2018]."""
+    """-log p(x | z) + weight x MMD(codes of the batch, as many draws of the prior) [Tolstikhin et al. 2018].
 
-    samples = 1
+    With a weight for it the KL is a part of the loss too [Mathieu et al. 2019].
+    """
+
+    samples = per_gate = 1
     batch_terms = True
 
     def __init__(self, config: WaeObjective, model: Model) -> None:
+        if config.kl_weight is not None:
+            _needs_kl("wae with a kl_weight", model)
         self.has_kl = _needs_latent("wae", model).has_log_prob
+        self.kl_weight = None if config.kl_weight is None else schedule(config.kl_weight)
+        self.prior = model.prior
         self.mmd_weight = schedule(config.mmd_weight)
         self.config = config
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         own = self.shared(passed.sites, passed.noise)
         z_NZ, prior_NZ = (_with_others(own[name], name, others) for name in ("z", "prior"))
-        variance = passed.sites["z"].p.variance.mean()
+        variance = self.prior.codes().variance.mean().detach() if self.prior is not None else 1.0
         distance = mmd(z_NZ, prior_NZ, self.config.scales, self.config.kernel, variance)
         terms = {"reconstruction": _reconstruction(passed), "mmd": Term(distance, per="batch")}
-        monitors = kl_terms(passed) if self.has_kl else {}
-        return Terms(terms | monitors, {"reconstruction": 1.0, "mmd": self.mmd_weight(progress)})
+        kl = kl_terms(passed) if self.has_kl else {}
+        weights = {"reconstruction": 1.0, "mmd": self.mmd_weight(progress)}
+        if self.kl_weight is not None:
+            weights |= dict.fromkeys(kl, self.kl_weight(progress))
+        return Terms(terms | kl, weights)
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
         z = sites["z"]
@@ -221,16 +254,38 @@ class Wae:
 
 
 def kl_terms(passed: Pass) -> dict[str, Term]:
-    """The KL of each site, called `kl` where there is one site only, `kl_gate` and the like where there are more."""
+    """The KL of each site, called `kl` where there is one site only, `kl_gate` and the like where there are more.
+
+    At relaxed switches log q - log p is no KL, and may be below 0: it is called `relaxed_kl`.
+    """
     return {_named("kl", name, passed): Term(site.kl_B, how=site.kl_form) for name, site in passed.sites.items()}
 
 
 def _named(term: str, site: str, passed: Pass) -> str:
+    q = passed.sites[site].q
+    term = f"relaxed_{term}" if isinstance(q, SpikeAndSlab) and q.relaxed else term
     return term if len(passed.sites) == 1 else f"{term}_{site}"
 
 
 def _reconstruction(passed: Pass) -> Term:
     return Term(-passed.log_px_SB.mean(0))
+
+
+def _activity(q: Distribution, norm: Literal["l1", "l2"]) -> Tensor:
+    """The size of each sentence's mean and deviation together."""
+    both = torch.cat([q.mean.flatten(1), q.stddev.flatten(1)], dim=1)
+    return both.abs().sum(1) if norm == "l1" else both.square().sum(1)
+
+
+def _gate_share(z: Site, share: GateShare) -> Tensor:
+    """KL between a mean gate and the share wanted, times the dimensions: each sentence's, or the mean of those of all
+    pseudo-inputs, the same for every sentence."""
+    gated = z.p.components if isinstance(z.p, Mixture) and share.of == "pseudo-inputs" else z.q
+    assert isinstance(gated, SpikeAndSlab)
+    off_N = gated.off.mean(1).clamp(1e-6, 1 - 1e-6)
+    kl_N = off_N * (off_N / share.off).log() + (1 - off_N) * ((1 - off_N) / (1 - share.off)).log()
+    price_N = kl_N * gated.off.shape[1]
+    return price_N if gated is z.q else price_N.mean().expand(z.value_SBZ.shape[1])
 
 
 def _with_others(own_BZ: Tensor, name: str, others: Others) -> Tensor:
@@ -249,17 +304,53 @@ def _needs_latent(objective: str, model: Model) -> Posterior:
     return model.posterior
 
 
-def _needs_kl(objective: str, model: Model) -> None:
-    if not _needs_latent(objective, model).has_log_prob:
+def _needs_kl(objective: str, model: Model) -> Posterior:
+    posterior = _needs_latent(objective, model)
+    if not posterior.has_log_prob:
         raise TextspaceError(
             f"objective {objective!r} needs a KL and posterior {_kind(model, 'posterior')!r} has no density: "
             "use objective 'reconstruction', 'wae' or 'dual-kl', or posterior 'gaussian'"
         )
+    return posterior
+
+
+def _needs_gates(config: ElboObjective, model: Model, posterior: Posterior) -> None:
+    """Options about gates make no sense without them, and an activity needs a posterior that is not conditioned."""
+    gated = "gate" in posterior.distributions
+    if not gated and (config.gate_kl_weight is not None or config.codes_per_gate > 1):
+        raise TextspaceError(
+            "objective.gate_kl_weight and objective.codes_per_gate are about gates, and this posterior has none: leave "
+            "them out, or use posterior 'spike-and-slab' with prior 'beta-gated'"
+        )
+    if gated and config.activity is not None:
+        raise TextspaceError(
+            "objective.activity is for posteriors without Beta gates: leave it out, or use posterior 'gaussian'"
+        )
+    if (share := config.gate_share) is None:
+        return
+    if gated or posterior.distributions["z"] is not SpikeAndSlab:
+        raise TextspaceError(
+            "objective.gate_share is for posterior 'spike-and-slab' with gates 'features': leave it out, or set "
+            "posterior.gates=features"
+        )
+    if share.of == "pseudo-inputs" and (prior := _kind(model, "prior")) != "pseudo-inputs":
+        raise TextspaceError(
+            f"objective.gate_share.of=pseudo-inputs needs prior 'pseudo-inputs', and this is {prior!r}: set "
+            "prior.kind=pseudo-inputs, or objective.gate_share.of=sentences"
+        )
 
 
 def _needs_closed_kl(bits: FreeBits, model: Model) -> None:
-    """A threshold on every sentence's KL makes no sense of a sampled KL, which is right only on average."""
-    if model.posterior is None or model.prior is None or bits.on == "batch":
+    """A threshold on every sentence's KL makes no sense of a sampled KL, which is right only on average; nor does one
+    on every dimension's where the prior's dimensions depend on each other."""
+    if model.posterior is None or model.prior is None:
+        return
+    if bits.per == "dimension" and Mixture in model.prior.distributions.values():
+        raise TextspaceError(
+            f"objective.free_bits per dimension needs a prior whose dimensions are independent, and those of "
+            f"{_kind(model, 'prior')!r} are not: set objective.free_bits.per=total and objective.free_bits.on=batch"
+        )
+    if bits.on == "batch":
         return
     for site, q in model.posterior.distributions.items():
         if not closed_kl(q, model.prior.distributions[site]):

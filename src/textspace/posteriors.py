@@ -12,14 +12,24 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution, Normal
+from torch.nn import functional as F
 
 from textspace.config import DeltaPosterior as DeltaPosteriorConfig
 from textspace.config import GaussianPosterior as GaussianPosteriorConfig
 from textspace.config import ImplicitPosterior as ImplicitPosteriorConfig
-from textspace.distributions import Delta, Implicit
+from textspace.config import Latent
+from textspace.config import SpikeAndSlabPosterior as SpikeAndSlabPosteriorConfig
+from textspace.distributions import Delta, GateLogit, Implicit, SpikeAndSlab
 from textspace.networks import perceptron
 
-__all__ = ["POSTERIORS", "DeltaPosterior", "GaussianPosterior", "ImplicitPosterior", "Posterior"]
+__all__ = [
+    "POSTERIORS",
+    "DeltaPosterior",
+    "GaussianPosterior",
+    "ImplicitPosterior",
+    "Posterior",
+    "SpikeAndSlabPosterior",
+]
 
 
 class GaussianPosterior(nn.Module):
@@ -28,11 +38,12 @@ class GaussianPosterior(nn.Module):
     distributions: ClassVar[dict[str, type[Distribution]]] = {"z": Normal}
     has_log_prob = True
 
-    def __init__(self, config: GaussianPosteriorConfig, features: int, dim: int) -> None:
+    def __init__(self, config: GaussianPosteriorConfig, features: int, latent: Latent) -> None:
         super().__init__()
+        self.features = features
         self.floor = config.log_variance_floor
-        self.mean = nn.Linear(features, dim)
-        self.log_variance = nn.Linear(features, dim)
+        self.mean = nn.Linear(features, latent.dim)
+        self.log_variance = nn.Linear(features, latent.dim)
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Normal:
         log_variance_BZ = self.log_variance(features_BH)
@@ -47,9 +58,10 @@ class DeltaPosterior(nn.Module):
     distributions: ClassVar[dict[str, type[Distribution]]] = {"z": Delta}
     has_log_prob = False
 
-    def __init__(self, config: DeltaPosteriorConfig, features: int, dim: int) -> None:
+    def __init__(self, config: DeltaPosteriorConfig, features: int, latent: Latent) -> None:
         super().__init__()
-        self.mean = nn.Linear(features, dim)
+        self.features = features
+        self.mean = nn.Linear(features, latent.dim)
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Delta:
         return Delta(self.mean(features_BH))
@@ -61,10 +73,11 @@ class ImplicitPosterior(nn.Module):
     distributions: ClassVar[dict[str, type[Distribution]]] = {"z": Implicit}
     has_log_prob = False
 
-    def __init__(self, config: ImplicitPosteriorConfig, features: int, dim: int) -> None:
+    def __init__(self, config: ImplicitPosteriorConfig, features: int, latent: Latent) -> None:
         super().__init__()
-        self.noise, self.dim = config.noise or dim, dim
-        self.network = perceptron(features + self.noise, config.hidden, config.layers, dim)
+        self.features = features
+        self.noise, self.dim = config.noise or latent.dim, latent.dim
+        self.network = perceptron(features + self.noise, config.hidden, config.layers, latent.dim)
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Implicit:
         def push(noise_SBE: Tensor) -> Tensor:
@@ -74,9 +87,58 @@ class ImplicitPosterior(nn.Module):
         return Implicit(push, self.noise, torch.Size((len(features_BH), self.dim)))
 
 
-Posterior = GaussianPosterior | DeltaPosterior | ImplicitPosterior
+class SpikeAndSlabPosterior(nn.Module):
+    """Gates that switch dimensions off, and a slab for those that are on.
+
+    With Beta gates gamma is a latent before z, and q(z | gamma, x) has gamma for weights and a slab that depends on the
+    features and (unless told otherwise) on gamma. Without, gamma is a function of the features.
+    """
+
+    has_log_prob = True
+
+    def __init__(self, config: SpikeAndSlabPosteriorConfig, features: int, latent: Latent) -> None:
+        super().__init__()
+        self.config, self.features, self.spike = config, features, latent.spike
+        beta = config.gates == "beta"
+        self.distributions: dict[str, type[Distribution]] = ({"gate": GateLogit} if beta else {}) | {"z": SpikeAndSlab}
+        self.gates = perceptron(features, config.hidden, config.layers, latent.dim * (2 if beta else 1))
+        self.sees_gates = beta and config.slab_sees_gates
+        seen = features + (latent.dim if self.sees_gates else 0)
+        self.slab = perceptron(seen, config.hidden, config.layers, 2 * latent.dim)
+
+    def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> GateLogit | SpikeAndSlab:
+        if site == "gate":
+            both = _whole(self.gates(features_BH)).chunk(2, dim=-1)
+            return GateLogit(*(_bounded(F.softplus(part), *self.config.concentration) for part in both))
+        off_logit = earlier["gate"] if "gate" in self.distributions else _whole(self.gates(features_BH))
+        inputs = features_BH
+        if self.sees_gates:
+            off = off_logit.sigmoid()
+            inputs = torch.cat([features_BH.expand(*off.shape[:-1], -1), off], dim=-1)
+        loc, log_variance = _whole(self.slab(inputs)).chunk(2, dim=-1)
+        scale = (0.5 * _bounded(log_variance, *SLAB_LOG_VARIANCE)).exp()
+        temperature = self.config.temperature if self.training else None
+        return SpikeAndSlab(off_logit, loc, scale, self.spike, temperature, self.config.hard)
+
+
+SLAB_LOG_VARIANCE = (-20.0, 20.0)
+"""Bounds far outside of what training wants (deviations of 5e-5 and 2e4), within which no density overflows."""
+
+
+def _bounded(x: Tensor, low: float, high: float) -> Tensor:
+    """Within bounds, with the gradient of what is not: whatever lies outside can come back."""
+    return x.detach().clamp(low, high) + (x - x.detach())  # the bracket is exactly 0
+
+
+def _whole(x: Tensor) -> Tensor:
+    """In float32 at least: half as many digits are too few for densities of gates."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+Posterior = GaussianPosterior | DeltaPosterior | ImplicitPosterior | SpikeAndSlabPosterior
 POSTERIORS: dict[str, Any] = {
     "gaussian": GaussianPosterior,
     "delta": DeltaPosterior,
     "implicit": ImplicitPosterior,
+    "spike-and-slab": SpikeAndSlabPosterior,
 }

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from textspace.distributions import Delta, draw, moments
+from textspace.distributions import Delta, draw
 from textspace.errors import TextspaceError
 from textspace.inputs import check_sentences
 from textspace.noise import Noise, seed_of
@@ -23,7 +23,7 @@ Deviation = float | Literal["dim"]
 """Of codes, in deviations of the prior; "dim" is 1 / sqrt(dimensions)."""
 
 
-def strayed(site: Site, noise: Noise, strength: float | None) -> Tensor:
+def strayed(site: Site, mean_BZ: Tensor, noise: Noise, strength: float | None) -> Tensor:
     """A posterior's samples (samples, sentences, dimensions), `strength` times as far from its mean as they lie.
 
     So 0 gives the mean, and 10 codes with ten times the posterior's deviation. Without a strength they are the
@@ -33,7 +33,6 @@ def strayed(site: Site, noise: Noise, strength: float | None) -> Tensor:
     z_SBZ = site.value_SBZ
     if strength is None:
         return z_SBZ
-    mean_BZ = moments(site.q, noise)[0]
     if isinstance(site.q, Delta):
         prior = site.p.expand(mean_BZ.shape)
         z_SBZ = mean_BZ + draw(prior, noise, "z", len(z_SBZ)) - prior.mean

@@ -79,6 +79,7 @@ class Space(Coder):
         out: Path | str | None = None,
         epochs: int | None = None,
         seed: int | None = None,
+        sparsity: float | None = None,
         settings: Iterable[str] = (),
         options: ReadOptions | None = None,
         device: str | None = None,
@@ -93,6 +94,7 @@ class Space(Coder):
             out: the folder to leave it in; by default nothing is kept on disk.
             epochs: at most so many.
             seed: of all randomness.
+            sparsity: share of the dimensions that shall be off, for recipes with gates like "hsvae".
             settings: changes to the recipe, like "latent.dim=64".
             options: how to read the source.
             device: "cpu" or "cuda"; by default the GPU where there is one.
@@ -101,11 +103,13 @@ class Space(Coder):
         from textspace.data.corpus import Corpus, corpus_of
         from textspace.data.options import ReadOptions
         from textspace.recipes import recipe as recipe_named
+        from textspace.recipes import with_sparsity
         from textspace.train.fit import train
 
         chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
         shorthands = {"training.epochs": epochs, "training.seed": seed}
         chosen = chosen.with_settings(settings).but({path: n for path, n in shorthands.items() if n is not None})
+        chosen = chosen if sparsity is None else with_sparsity(chosen, sparsity)
         if not isinstance(source, str | Path | Corpus | Mapping):
             source = corpus_of(source, options=options or ReadOptions(), normalise=chosen.text.normalise)
         with tempfile.TemporaryDirectory() as temporary:

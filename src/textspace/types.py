@@ -32,12 +32,14 @@ Bound = Literal["exact", "upper", "lower", "none"]
 class View:
     """Token ids of some sentences, padded at the end: start token, words, end token, padding.
 
-    `lengths_B` counts start, words and end, and stays on the CPU (packing needs it there, and asking the GPU would
-    make the step wait).
+    Where the ids are not the space's own but a pretrained encoder's (`own` is False), the model's special tokens stand
+    in the place of start and end, if it has any. `lengths_B` counts all but padding, and stays on the CPU (packing
+    needs it there, and asking the GPU would make the step wait).
     """
 
     ids_BT: Tensor
     lengths_B: Tensor
+    own: bool = True
 
     @cached_property
     def mask_BT(self) -> Tensor:
@@ -97,12 +99,14 @@ def _moved(tensor: Tensor, device: torch.device | str) -> Tensor:
 class Site:
     """One latent variable of a pass: its posterior given x, its prior, and the samples drawn from the posterior.
 
-    Factorised distributions keep their latent axes in `batch_shape`; they are summed here and nowhere else.
+    Factorised distributions keep their latent axes in `batch_shape`; they are summed here and nowhere else. A site
+    given the samples of another has one q and one p for each of them, (S, B, Z), and `alone` is its prior by itself.
     """
 
     q: Distribution
     p: Distribution
     value_SBZ: Tensor
+    alone: Distribution | None = None
 
     @cached_property
     def log_q_SB(self) -> Tensor:
@@ -111,6 +115,11 @@ class Site:
     @cached_property
     def log_p_SB(self) -> Tensor:
         return _over_latent_axes(self.p.log_prob(self.value_SBZ))
+
+    @cached_property
+    def log_alone_SB(self) -> Tensor:
+        """log p of the samples by themselves, sites before this one integrated out."""
+        return self.log_p_SB if self.alone is None else _over_latent_axes(self.alone.log_prob(self.value_SBZ))
 
     @property
     def kl_form(self) -> Literal["closed", "sampled"]:
@@ -121,7 +130,8 @@ class Site:
         """KL(q || p) per sentence and latent dimension: closed where there is a formula, else the mean of
         log q - log p over the samples."""
         if self.kl_form == "closed":
-            return kl_divergence(self.q, self.p)
+            kl = kl_divergence(self.q, self.p)
+            return kl.mean(0) if kl.dim() == self.value_SBZ.dim() else kl
         return (self.q.log_prob(self.value_SBZ) - self.p.log_prob(self.value_SBZ)).mean(0)
 
     @cached_property
@@ -130,7 +140,8 @@ class Site:
 
     def prior_draws(self, noise: Noise, stream: str) -> Tensor:
         """As many samples of the prior as there are of the posterior, (S, B, Z)."""
-        return draw(self.p.expand(self.value_SBZ.shape[1:]), noise, stream, len(self.value_SBZ))
+        prior = self.alone or self.p
+        return draw(prior.expand(self.value_SBZ.shape[1:]), noise, stream, len(self.value_SBZ))
 
 
 def _over_latent_axes(x_SBZ: Tensor) -> Tensor:

@@ -337,12 +337,49 @@ def test_a_sampler_is_measured_like_the_gaussian_it_is(tiny, split) -> None:
     )
 
 
+def gated(tiny, name: str, reads_features: bool) -> Model:
+    model = Model(small(RECIPES[name]), len(tiny.tokenizer)).eval()
+    with torch.no_grad():
+        for network in (model.posterior.gates, model.posterior.slab):
+            network[0].weight[:, : model.posterior.features] *= 150.0 if reads_features else 0.0
+        model.posterior.slab[2].weight[4:] = 0.0  # slabs are as wide in every sentence
+    return model
+
+
+@pytest.mark.parametrize("name", ["hsvae", "ton-vae"])
+def test_gated_codes_are_measured_like_many_draws_of_them(tiny, split, name: str) -> None:
+    model = gated(tiny, name, reads_features=True)
+    found = posterior_statistics(model, split)
+    batch = make_batch(split, np.arange(len(split)))
+    with torch.no_grad():
+        sites = model.sites(model.features(batch.encoder), Noise(9, 0, batch.rows_B), 1000)
+    drawn_SBZ = sites["z"].value_SBZ.double()
+    halves = [half.mean(0) for half in drawn_SBZ.chunk(2)]
+    truth_Z = covariance_of_means(*(half.numpy() for half in halves)).diagonal()
+    assert truth_Z.max() > 0.05
+    np.testing.assert_allclose(found.mean_variance_Z, truth_Z, rtol=0.1, atol=0.01)
+    np.testing.assert_allclose(found.deviation_Z, drawn_SBZ.std(0).mean(0), rtol=0.02)
+    kl_Z = sum(site.kl_BZ for site in sites.values()).mean(0)
+    assert sum(found.kl_Z) == pytest.approx(kl_Z.sum().item(), rel=0.1, abs=0.05)
+    assert found.settings["means"] == ("two halves of 20 samples of the gates" if name == "hsvae" else "exact")
+    assert "each posterior replaced by a Gaussian with its mean and deviation" in found.estimates()["mi"].name
+    again = posterior_statistics(model, split, batch_tokens=100)
+    np.testing.assert_allclose(again.mean_variance_Z, found.mean_variance_Z, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["hsvae", "ton-vae"])
+def test_collapsed_gated_codes_have_no_active_units(tiny, split, name: str) -> None:
+    found = posterior_statistics(gated(tiny, name, reads_features=False), split)
+    assert found.active_units == 0
+    assert found.estimates()["mi"].value == pytest.approx(0, abs=1e-6)
+
+
 class Odd(Laplace):
     """A posterior nobody knows."""
 
 
 def test_unknown_posteriors_are_named_and_leave_the_model_as_it_was(tiny_model, split, monkeypatch) -> None:
-    draw.register(Odd, lambda q, noise, stream, samples: q.sample((samples,)))
+    draw.register(Odd, lambda q, noise, stream, samples, given: q.sample((samples,)))
     own = tiny_model.posterior.forward
     monkeypatch.setattr(tiny_model.posterior, "forward", lambda *given: Odd(own(*given).mean, 1.0))
     tiny_model.train()

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import command, small, tiny_sentences
-from small_subjects import subject_on, untrained
+from small_subjects import gated, subject_on, untrained
 
 import textspace
 from textspace.data.corpus import corpus_of
@@ -206,6 +206,9 @@ def test_needs_that_are_not_met_are_told_in_a_sentence(tiny, subject) -> None:
     assert "no density" in reason("density", autoencoder)
     assert "no density" in reason("density", language_model)
     assert reason("density", subject) is None
+    assert "no dimension of its codes can be off" in reason("gates", subject)
+    assert "no dimension of its codes can be off" in reason("gates", language_model)
+    assert reason("gates", subject_on(gated(tiny.tokenizer), TEXTS)) is None
     assert "--label-column" in reason("labels", subject)
     assert reason("labels", subject_on(subject.space, TEXTS, {"test": ["a"] * 60})) is None
     both = subject_on(subject.space, {"test": TEXTS, "train": TEXTS})
@@ -232,6 +235,8 @@ KINDS = {
     "language model": RECIPES["lstm-lm"],
     "points": RECIPES["vae"].but({"posterior.kind": "delta", "objective.kind": "reconstruction"}),
     "implicit": RECIPES["vae"].but({"posterior.kind": "implicit", "objective.kind": "reconstruction"}),
+    "gates": RECIPES["hsvae"],
+    "gates of features": RECIPES["ton-vae"],
 }
 
 

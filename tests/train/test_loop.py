@@ -126,9 +126,9 @@ def test_a_step_that_is_not_finite_changes_no_weight(trainer_of, kind: str, bad:
     good: dict[int, str] = {}
     forward = trainer.model.forward
 
-    def spoiled(batch, noise: Noise, samples: int = 1):
+    def spoiled(batch, noise: Noise, *more: int):
         good[noise.step] = checkpoints.digest(trainer.model)
-        passed = forward(batch, noise, samples)
+        passed = forward(batch, noise, *more)
         if noise.step == 26:  # the 27th
             if bad == "kl":
                 passed.sites["z"].q.loc.data[0, 0] = math.inf

@@ -145,6 +145,7 @@ SHARED = {
     "dual": small(RECIPES["ivae"]),
     "aggressive": small(RECIPES["vae-aggressive"]),
     "two phases": small(RECIPES["pretrain-free-bits"]),
+    "pretrained encoder": small(RECIPES["b-hsvae"]),
 }
 
 

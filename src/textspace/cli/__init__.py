@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from textspace.cli import answering, judging, making, sampling, using  # noqa: F401 (each adds its commands to the app)
+from textspace.cli import answering, judging, making, reading, sampling, using  # noqa: F401 (each adds its commands)
 from textspace.cli.shared import app, tell
 from textspace.errors import TextspaceError
 

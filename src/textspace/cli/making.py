@@ -43,6 +43,10 @@ def train(
         str | None,
         typer.Option(help="Encoder and decoder as large as the papers' on a corpus: ptb, captions or yahoo."),
     ] = None,
+    sparsity: Annotated[
+        float | None,
+        typer.Option(help="Share of the dimensions that shall be off, such as 0.8, for recipes with gates like hsvae."),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Short for --set training.epochs=N.", min=1)] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
@@ -80,6 +84,8 @@ def train(
 
       textspace train builtin --recipe vae-max-pool --sizes ptb --set latent.dim=16 --dry-run
 
+      textspace train my.txt --recipe hsvae --sparsity 0.8
+
       textspace train my.txt --out my-space --resume
 
       textspace train more.txt --init my-space --out my-new-space
@@ -90,7 +96,7 @@ def train(
     """
     from dataclasses import asdict
 
-    from textspace.recipes import sized
+    from textspace.recipes import sized, with_sparsity
     from textspace.train.fit import rehearse
     from textspace.train.fit import train as fit
     from textspace.train.loop import Interrupted
@@ -99,6 +105,7 @@ def train(
     chosen = _recipe(recipe, config, out if resume else init)
     chosen = (sized(chosen, sizes) if sizes else chosen).with_settings(set_ or [])
     chosen = chosen.but({path: number for path, number in shorthands.items() if number is not None})
+    chosen = chosen if sparsity is None else with_sparsity(chosen, sparsity)
     options = read_options(text_column, label_column, header, mixing=mixing)
     if dry_run:
         _print_rehearsal(rehearse(sources(source), chosen, options=options, device=device), as_json)

@@ -52,8 +52,15 @@ def encode(
     out: Annotated[
         str, typer.Option(help="codes.npy, .npz, .csv, .jsonl or .parquet; '-' is .jsonl on standard output.")
     ] = "-",
-    what: Annotated[str, typer.Option(help="The posterior's mean, or a sample of it.")] = "mean",
+    what: Annotated[
+        str,
+        typer.Option(help="The posterior's mean, a sample of it, or gates: how probably each dimension is on."),
+    ] = "mean",
     strength: Strength = None,
+    sparse: Annotated[
+        bool,
+        typer.Option("--sparse", help="Exact zeros where a dimension is off, in an .npz file that scipy reads."),
+    ] = False,
     split: Split = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -70,16 +77,20 @@ def encode(
 
       textspace encode my-space my.txt --what sample --strength 0.5 --seed 1 --out near.npy
 
+      textspace encode my-sparse-space my.txt --sparse --out codes.npz
+
       echo "a sentence" | textspace encode my-space -
     """
-    from textspace.codes import CodeWriter
+    from textspace.codes import CodeWriter, check_sparse_file
     from textspace.progress import track
     from textspace.sampling import check_strength
     from textspace.space import Space
 
-    if what not in ("mean", "sample"):
-        raise TextspaceError(f"--what is {what!r}: use mean or sample")
+    if what not in ("mean", "sample", "gates"):
+        raise TextspaceError(f"--what is {what!r}: use mean, sample or gates")
     check_strength(strength, what)
+    if sparse:
+        check_sparse_file(out)
     space = Space.load(folder, device)
     corpus = uncut_corpus(source, split, space.recipe, text_column, label_column, header)
     total = sum(len(part) for part in corpus.splits.values())
@@ -91,19 +102,23 @@ def encode(
                 labels.append(record.label)
                 yield record.text
 
-    written = 0
-    with CodeWriter(out, space.dim) as writer:
+    written = kept = 0
+    with CodeWriter(out, space.dim, sparse=sparse) as writer:
         shown = track(texts(), "encoding", out != "-", total)
-        for chunk, codes in space.encode_stream(shown, what=what, strength=strength, seed=seed):  # type: ignore[arg-type]
+        chunks = space.encode_stream(shown, what=what, strength=strength, sparse=sparse, seed=seed)  # type: ignore[arg-type]
+        for chunk, codes in chunks:
             chunk_labels, labels = labels[: len(chunk)], labels[len(chunk) :]
             writer.write(codes, chunk, chunk_labels if corpus.labels else None)
-            written += len(codes)
+            written += len(chunk)
+            kept += codes.nnz if sparse else 0
+    share_off = 1 - kept / max(1, written * space.dim)
     for line in corpus.report.lines():
         tell(line)
     if as_json and out != "-":
-        print_json({"codes": written, "dim": space.dim, "file": out})
+        print_json({"codes": written, "dim": space.dim, "file": out} | ({"share_off": share_off} if sparse else {}))
     elif out != "-":
-        tell(f"{written:,} codes of {space.dim} dimensions in {out}")
+        off = f" ({share_off:.0%} off)" if sparse else ""
+        tell(f"{written:,} codes of {space.dim} dimensions{off} in {out}")
 
 
 @app.command()

@@ -10,10 +10,12 @@ from textspace.config.base import Config, Count, Positive
 from textspace.config.schedules import Constant, Weight
 
 __all__ = [
+    "Activity",
     "DualFunction",
     "DualKlObjective",
     "ElboObjective",
     "FreeBits",
+    "GateShare",
     "IwaeObjective",
     "MimObjective",
     "ObjectiveConfig",
@@ -33,10 +35,37 @@ class FreeBits(Config):
     """Threshold every sentence's KL, or its mean over the batch."""
 
 
+class Activity(Config):
+    """A price on large means and deviations of the posterior."""
+
+    norm: Literal["l1", "l2"] = "l1"
+    """Sum of sizes, or of squares, over the dimensions."""
+    weight: Positive = 0.01
+
+
+class GateShare(Config):
+    """A price on gates that, on average over the dimensions, are off more or less than they should be."""
+
+    off: Annotated[float, Field(gt=0, lt=1)] = 0.8
+    of: Literal["sentences", "pseudo-inputs"] = "sentences"
+    """Whose gates: those of every sentence, or those of the prior's pseudo-inputs, which are a model of them."""
+    weight: Positive = 1.0
+    """Of the KL between two coins with these probabilities, times the dimensions."""
+
+
 class ElboObjective(Config):
     kind: Literal["elbo"] = "elbo"
     kl_weight: Weight = 1.0
+    gate_kl_weight: Weight | None = None
+    """Of the KL of gates, where there are some; `kl_weight` when not given."""
     free_bits: FreeBits | None = None
+    activity: Activity | None = None
+    gate_share: GateShare | None = None
+    """For spike-and-slab posteriors with gates 'features'."""
+    samples: Count = 1
+    """Samples of the first latent: of gates where there are some, else of codes."""
+    codes_per_gate: Count = 1
+    """Codes drawn for each sample of the gates."""
 
 
 class ReconstructionObjective(Config):
@@ -91,6 +120,8 @@ class WaeObjective(Config):
 
     kind: Literal["wae"] = "wae"
     mmd_weight: Weight = 10.0
+    kl_weight: Weight | None = None
+    """Of the KL, which is then a part of the loss too."""
     kernel: Literal["inverse-multiquadratic", "gaussian"] = "inverse-multiquadratic"
     scales: tuple[Positive, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     """Widths of the kernels that are summed, in units of the squared distance expected between two prior samples."""

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from textspace.config.base import Config, Count, Positive, Share
 
 __all__ = [
     "AttentionPooling",
+    "BetaGatedPrior",
     "DeltaPosterior",
+    "EncoderConfig",
     "GaussianPosterior",
     "ImplicitPosterior",
     "Initial",
     "Latent",
     "PoolingConfig",
     "PosteriorConfig",
+    "PretrainedEncoder",
+    "PriorConfig",
+    "PseudoInputPrior",
     "RecurrentDecoder",
     "RecurrentEncoder",
     "SimplePooling",
+    "SpikeAndSlabPosterior",
+    "SpikeAndSlabPrior",
     "StandardNormalPrior",
 ]
 
@@ -27,6 +34,8 @@ __all__ = [
 class Latent(Config):
     dim: Count = 32
     """Dimensions of a code."""
+    spike: Annotated[float, Field(ge=1e-4, lt=1)] = 0.05
+    """Deviation of a dimension that is off, in spike-and-slab posteriors and priors; that of one that is on is 1."""
 
 
 class RecurrentEncoder(Config):
@@ -39,6 +48,21 @@ class RecurrentEncoder(Config):
     """Feed the words in reverse order."""
     word_dropout: Share = 0.0
     """Share of the words it reads that become unknown in training; never start and end tokens, or the decoder's."""
+
+
+class PretrainedEncoder(Config):
+    """An encoder of Hugging Face, which reads the text with a tokenizer of its own; needs the `transformers` extra."""
+
+    kind: Literal["pretrained"] = "pretrained"
+    model: str = ""
+    """A folder, or the name of a model of the Hugging Face hub; to be given for training."""
+    frozen: bool = False
+    """Keep its weights as they are, instead of training them with all others."""
+    max_tokens: Annotated[int, Field(ge=4)] | None = None
+    """It reads so many tokens of a sentence, its special ones included; as many as it can when not given."""
+
+
+EncoderConfig = Annotated[RecurrentEncoder | PretrainedEncoder, Field(discriminator="kind")]
 
 
 class SimplePooling(Config):
@@ -80,11 +104,71 @@ class ImplicitPosterior(Config):
     hidden: Count = 128
 
 
-PosteriorConfig = Annotated[GaussianPosterior | DeltaPosterior | ImplicitPosterior, Field(discriminator="kind")]
+Concentration = Annotated[float, Field(ge=0.1, le=1000)]
+
+
+class SpikeAndSlabPosterior(Config):
+    """Every dimension is off (near 0) with probability gamma, and else on: a slab of its own mean and deviation."""
+
+    kind: Literal["spike-and-slab"] = "spike-and-slab"
+    gates: Literal["beta", "features"] = "beta"
+    """gamma drawn from a Beta distribution given the features, a latent of its own; or a function of the features."""
+    slab_sees_gates: bool = True
+    """Whether the slab's mean and deviation depend on gamma too, not only on the features; for gates 'beta'."""
+    layers: Annotated[int, Field(ge=0)] = 1
+    """Hidden layers of the networks of gates and slab."""
+    hidden: Count = 128
+    temperature: Annotated[float, Field(ge=0.01, le=10)] = 0.5
+    """Of the relaxed switches that training draws; everything else draws switches that are on or off."""
+    hard: bool = True
+    """Whether training's switches have the value of hard ones too, and only their gradient is relaxed."""
+    concentration: tuple[Concentration, Concentration] = (0.5, 100.0)
+    """Smallest and largest parameter of the Beta distributions; gradients pass as if there were no such bounds."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> SpikeAndSlabPosterior:
+        if self.concentration[0] >= self.concentration[1]:
+            low, high = self.concentration
+            raise ValueError(f"concentration is from {low:g} to {high:g}: give the smaller bound first")
+        return self
+
+
+PosteriorConfig = Annotated[
+    GaussianPosterior | DeltaPosterior | ImplicitPosterior | SpikeAndSlabPosterior, Field(discriminator="kind")
+]
 
 
 class StandardNormalPrior(Config):
     kind: Literal["standard-normal"] = "standard-normal"
+
+
+class SpikeAndSlabPrior(Config):
+    """Every dimension is off with one fixed probability, and else standard normal."""
+
+    kind: Literal["spike-and-slab"] = "spike-and-slab"
+    off: Annotated[float, Field(gt=0, lt=1)] = 0.8
+    """The share of dimensions that are off."""
+
+
+class BetaGatedPrior(Config):
+    """gamma, the probability that a dimension is off, from Beta(alpha, beta); spike-and-slab given gamma."""
+
+    kind: Literal["beta-gated"] = "beta-gated"
+    alpha: Annotated[float, Field(ge=0.01, le=1000)] = 4.0
+    """Large beside beta: most dimensions are off."""
+    beta: Annotated[float, Field(ge=0.01, le=1000)] = 1.0
+
+
+class PseudoInputPrior(Config):
+    """The mean of the posteriors of some learned features, in the place of sentences."""
+
+    kind: Literal["pseudo-inputs"] = "pseudo-inputs"
+    count: Count = 50
+
+
+PriorConfig = Annotated[
+    StandardNormalPrior | SpikeAndSlabPrior | BetaGatedPrior | PseudoInputPrior, Field(discriminator="kind")
+]
 
 
 class RecurrentDecoder(Config):

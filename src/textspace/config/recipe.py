@@ -13,14 +13,19 @@ from textspace import settings
 from textspace.config.base import Config
 from textspace.config.objectives import ElboObjective, ObjectiveConfig
 from textspace.config.parts import (
+    BetaGatedPrior,
+    EncoderConfig,
     GaussianPosterior,
     Initial,
     Latent,
     PoolingConfig,
     PosteriorConfig,
+    PriorConfig,
+    PseudoInputPrior,
     RecurrentDecoder,
     RecurrentEncoder,
     SimplePooling,
+    SpikeAndSlabPosterior,
     StandardNormalPrior,
 )
 from textspace.config.text import Text
@@ -43,10 +48,10 @@ class Recipe(Config):
     citation: str = ""
     text: Text = Text()
     latent: Latent = Latent()
-    encoder: RecurrentEncoder | None = RecurrentEncoder()
+    encoder: EncoderConfig | None = RecurrentEncoder()
     pooling: PoolingConfig | None = SimplePooling()
     posterior: PosteriorConfig | None = GaussianPosterior()
-    prior: StandardNormalPrior | None = StandardNormalPrior()
+    prior: PriorConfig | None = StandardNormalPrior()
     decoder: RecurrentDecoder = RecurrentDecoder()
     share_embeddings: bool = False
     """Encoder and decoder read one embedding table (needs equal sizes)."""
@@ -65,6 +70,21 @@ class Recipe(Config):
                 f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: give encoder, pooling, "
                 "posterior and prior, or none of them for a language model"
             )
+        has_gates = isinstance(self.posterior, SpikeAndSlabPosterior) and self.posterior.gates == "beta"
+        if isinstance(self.prior, BetaGatedPrior) and not has_gates and self.posterior is not None:
+            raise ValueError(
+                f"prior 'beta-gated' needs Beta gates in the posterior too, and this is {self.posterior.kind!r}: set "
+                "posterior.kind=spike-and-slab and posterior.gates=beta, or use prior 'spike-and-slab'"
+            )
+        if has_gates and not isinstance(self.prior, BetaGatedPrior) and self.prior is not None:
+            raise ValueError(
+                f"posterior 'spike-and-slab' with gates 'beta' needs Beta gates in the prior too, and this is "
+                f"{self.prior.kind!r}: set prior.kind=beta-gated, or posterior.gates=features"
+            )
+        if isinstance(self.prior, PseudoInputPrior) and not isinstance(
+            self.posterior, GaussianPosterior | SpikeAndSlabPosterior
+        ):
+            raise ValueError("prior 'pseudo-inputs' needs a posterior with a density: 'gaussian' or 'spike-and-slab'")
         if self.pretrain and self.posterior is None:
             raise ValueError("pretrain needs an encoder to pretrain, and a language model has none")
         if self.decoder.skip and self.posterior is None:
@@ -90,6 +110,11 @@ class Recipe(Config):
         if self.share_embeddings:
             if self.encoder is None:
                 raise ValueError("share_embeddings needs an encoder, and a language model has none")
+            if not isinstance(self.encoder, RecurrentEncoder):
+                raise ValueError(
+                    f"share_embeddings needs an encoder that reads the decoder's tokens, and {self.encoder.kind!r} has "
+                    "a tokenizer of its own: set share_embeddings=false"
+                )
             if self.encoder.embedding != self.decoder.embedding:
                 raise ValueError(
                     f"share_embeddings needs encoder.embedding ({self.encoder.embedding}) to equal "

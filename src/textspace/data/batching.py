@@ -96,9 +96,11 @@ def plan_batches(
 
 
 def make_batch(split: EncodedSplit, rows: NDArray[np.integer]) -> Batch:
-    """The sentences of a split at `rows`."""
+    """The sentences of a split at `rows`; a pretrained encoder's view has the ids of its own tokenizer."""
     view = pad(*split.gather(rows))
-    return Batch(encoder=view, decoder=view, rows_B=torch.from_numpy(rows.astype(np.int64)))
+    read = split.gather_for_encoder(rows)
+    encoder = view if read is None else _pad_as_given(*read)
+    return Batch(encoder=encoder, decoder=view, rows_B=torch.from_numpy(rows.astype(np.int64)))
 
 
 def batch_of(sequences: Sequence[Sequence[int]], rows: NDArray[np.integer] | None = None) -> Batch:
@@ -123,6 +125,14 @@ def pad(tokens: NDArray[np.integer], counts_B: NDArray[np.int64]) -> View:
     ids_BT[(positions_T >= 1) & (positions_T <= counts_B[:, None])] = tokens
     ids_BT[np.arange(len(counts_B)), counts_B + 1] = END
     return View(torch.from_numpy(ids_BT), torch.from_numpy(counts_B + 2))
+
+
+def _pad_as_given(tokens: NDArray[np.integer], counts_B: NDArray[np.int64]) -> View:
+    """Sentences that have all their tokens already, with padding."""
+    is_token_BT = np.arange(counts_B.max(initial=0)) < counts_B[:, None]
+    ids_BT = np.zeros(is_token_BT.shape, np.int64)
+    ids_BT[is_token_BT] = tokens
+    return View(torch.from_numpy(ids_BT), torch.from_numpy(counts_B), own=False)
 
 
 def _balanced(sources: NDArray[np.integer], random: np.random.Generator) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from textspace.data.options import Record
+from textspace.data.ragged import end_to_end, gathered
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
 from textspace.progress import track
@@ -48,6 +49,8 @@ _DTYPES: dict[str, DTypeLike] = {
     "labels": np.int32,
     "sources": np.int16,
 }
+_ENCODER_DTYPES: dict[str, DTypeLike] = {"encoder_tokens": np.uint32, "encoder_offsets": np.int64}
+"""Where a pretrained encoder reads the text too: as `tokens` and `offsets`, its special tokens included."""
 
 
 class EncodedSplit:
@@ -69,12 +72,14 @@ class EncodedSplit:
         self.words, self.chars = arrays["words"], arrays["chars"]
         self.labels, self.sources = arrays["labels"], arrays["sources"]
         self._text, self._text_offsets = arrays["text"], arrays["text_offsets"]
+        self._encoder_tokens, self._encoder_offsets = (arrays.get(name) for name in _ENCODER_DTYPES)
 
     @classmethod
     def open(cls, folder: Path) -> EncodedSplit:
         """The split that `encode_corpus` cached in a folder."""
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-        arrays = {name: _open(folder / f"{name}.npy") for name in _DTYPES}
+        names = [*_DTYPES, *(name for name in _ENCODER_DTYPES if name in facts["arrays"])]
+        arrays = {name: _open(folder / f"{name}.npy") for name in names}
         if facts["arrays"] != {name: [str(array.dtype), len(array)] for name, array in arrays.items()}:
             raise ValueError("arrays other than were written")
         return cls(arrays, facts["fingerprint"], facts["over_long"])
@@ -84,7 +89,7 @@ class EncodedSplit:
         """Sentences in memory, over-long ones cut."""
         recipe = _Recipe(tokenizer, max_tokens, "truncate", labels=())
         arrays, over_long = recipe.arrays([Record(text, None) for text in texts])
-        for offsets in ("offsets", "text_offsets"):
+        for offsets in (name for name in arrays if name.endswith("offsets")):
             arrays[offsets] = np.concatenate([[0], arrays[offsets]])
         return cls(arrays, fingerprint="", over_long=over_long)
 
@@ -108,12 +113,20 @@ class EncodedSplit:
 
     def gather(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
         """Token ids of many sentences end to end, and how many each one has."""
-        starts_B = self.offsets[rows]
-        counts_B = self.offsets[rows + 1] - starts_B
-        ends_B = counts_B.cumsum()  # in the result
-        shifts_B = starts_B - ends_B + counts_B
-        positions = np.arange(ends_B[-1] if len(rows) else 0) + shifts_B.repeat(counts_B)
-        return self.tokens[positions], counts_B
+        return gathered(self.tokens, self.offsets, rows)
+
+    @property
+    def has_encoder_tokens(self) -> bool:
+        """Whether a pretrained encoder reads these sentences with a tokenizer of its own."""
+        return self._encoder_tokens is not None
+
+    def gather_for_encoder(
+        self, rows: NDArray[np.integer]
+    ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]] | None:
+        """The same in a pretrained encoder's own ids, special tokens included; None where there is no such encoder."""
+        if self._encoder_tokens is None or self._encoder_offsets is None:
+            return None
+        return gathered(self._encoder_tokens, self._encoder_offsets, rows)
 
     def _row(self, row: int) -> int:
         if not 0 <= row < len(self):
@@ -265,6 +278,9 @@ class _Recipe:
             ),
             "sources": np.array([record.source for record, *_ in sentences], np.int16),
         }
+        if self.tokenizer.encoder is not None:
+            read = self.tokenizer.encoder.encode([text for _, text, _ in sentences])
+            columns |= dict(zip(_ENCODER_DTYPES, end_to_end(read, np.uint32), strict=True))
         return columns, too_many
 
     def _shortened(
@@ -293,10 +309,10 @@ def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _Recipe) -> None:
     folder.mkdir()
-    dtypes = _DTYPES | {"tokens": recipe.token_dtype}
+    dtypes = _DTYPES | {"tokens": recipe.token_dtype} | (_ENCODER_DTYPES if recipe.tokenizer.encoder else {})
     with ExitStack() as stack:
         files = {name: stack.enter_context(ArrayFile(folder / f"{name}.npy", dtype)) for name, dtype in dtypes.items()}
-        starts = {"offsets": 0, "text_offsets": 0}
+        starts = {name: 0 for name in dtypes if name.endswith("offsets")}
         for name in starts:
             files[name].append(np.zeros(1, np.int64))
         over_long = 0

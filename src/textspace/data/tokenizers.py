@@ -17,6 +17,7 @@ from textspace.progress import track
 
 if TYPE_CHECKING:
     from textspace.config import BPETokenizer, TokenizerConfig, UnigramTokenizer, WordTokenizer
+    from textspace.pretrained import EncoderFiles
 
 __all__ = [
     "END",
@@ -51,12 +52,16 @@ class Tokenizer:
     That text is all there is: it is what `save` writes, and the kind and the vocabulary are read off it.
     Start and end tokens are not made here (see `textspace.data.batching`), and no text can produce them: a
     literal `</s>` is an unknown word to a word tokenizer and five plain characters to a subword tokenizer.
+
+    Args:
+        json_text: as `save` writes it.
+        encoder: how a pretrained encoder reads the same text, where a space has one; kept apart by `textspace.folder`.
     """
 
     pad_id, unk_id, start_id, end_id = PAD, UNKNOWN, START, END
 
-    def __init__(self, json_text: str) -> None:
-        self._json = json_text
+    def __init__(self, json_text: str, encoder: EncoderFiles | None = None) -> None:
+        self._json, self.encoder = json_text, encoder
         data = json.loads(json_text)
         self._library = library.Tokenizer.from_str(json_text)
         self._library.encode_special_tokens = True  # literal specials are plain text; not kept in the JSON
@@ -97,7 +102,12 @@ class Tokenizer:
     def fingerprint(self) -> str:
         """The same for equal tokenizers, whatever the layout of their JSON."""
         canonical = json.dumps(json.loads(self._json), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        of_encoder = "" if self.encoder is None else self.encoder.fingerprint
+        return hashlib.sha256((canonical + of_encoder).encode()).hexdigest()
+
+    def with_encoder(self, encoder: EncoderFiles) -> Tokenizer:
+        """This tokenizer beside that of a pretrained encoder."""
+        return Tokenizer(self._json, encoder)
 
     def __len__(self) -> int:
         """Size of the vocabulary, the four specials included."""

@@ -78,6 +78,9 @@ class Likelihood:
         for name, kl_N in self.kl_N.items():
             label = "kl" if len(self.kl_N) == 1 else f"kl_{name}"
             found[label] = self._mean(f"KL(q || p) of {name}", kl_N, "none", better=None)
+        if len(self.kl_N) > 1:
+            name = f"KL(q || p) of {' and '.join(self.kl_N)} together"
+            found["kl"] = self._mean(name, np.sum(list(self.kl_N.values()), axis=0), "none", better=None)
         if self.dual_kl_N is not None:
             name = f"dual form of {self.settings['dual_kl_of']}, lower bound on it"
             found["dual_kl"] = self._mean(name, self.dual_kl_N, "lower", better=None)
@@ -96,9 +99,10 @@ class Likelihood:
             found |= self._weighted("", Weighted(self.nll_N, self.effective_samples_N, {}))
         for key, weighted in self.under.items():
             found |= self._weighted(f"_{key}", weighted)
+        gates = f", {self.settings['gates']} gates" if "gates" in self.settings else ""
         # Codes have no end, and so the KL is the same however sentences end.
         return {
-            key: each if key.startswith(("kl", "dual_kl")) else replace(each, name=each.name + self.end_words)
+            key: replace(each, name=each.name + gates + ("" if key.startswith(("kl", "dual_kl")) else self.end_words))
             for key, each in found.items()
         }
 

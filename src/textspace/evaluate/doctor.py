@@ -35,7 +35,7 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
         Remedy(
             "--set objective.free_bits.target=4",
             "the first 4 nats that a code tells cost nothing",
-            lambda recipe: _has(recipe, "free_bits"),
+            lambda recipe: _has(recipe, "free_bits") or _has_sampled_kl(recipe),
         ),
         Remedy(
             "--set decoder.skip=true",
@@ -73,7 +73,7 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
         Remedy(
             "--set objective.kl_weight=1",
             "the KL's full weight draws the codes to the prior",
-            lambda recipe: _final(recipe, "kl_weight") >= 1,
+            lambda recipe: recipe.objective.kind != "elbo" or _final(recipe, "kl_weight") >= 1,
         ),
         Remedy(
             "--recipe pretrain-free-bits",
@@ -252,6 +252,12 @@ def _can_take(recipe: Recipe, fragment: str) -> bool:
         return False
 
 
+def _has_sampled_kl(recipe: Recipe) -> bool:
+    """Whether the KL of a sentence is drawn, so that a threshold on it makes no sense."""
+    kinds = [part.kind for part in (recipe.posterior, recipe.prior) if part is not None]
+    return kinds != ["gaussian", "standard-normal"]
+
+
 def _has(recipe: Recipe, option: str) -> bool:
     """Whether the objective has an option, and it is set."""
     return getattr(recipe.objective, option, None) is not None
@@ -259,7 +265,7 @@ def _has(recipe: Recipe, option: str) -> bool:
 
 def _final(recipe: Recipe, option: str) -> float:
     """A weight of the objective when all schedules are through; 0 where the objective has no such weight."""
-    weight = getattr(recipe.objective, option, 0.0)
+    weight = getattr(recipe.objective, option, None) or 0.0
     if isinstance(weight, int | float):
         return float(weight)
     return weight.value if isinstance(weight, Constant) else weight.end

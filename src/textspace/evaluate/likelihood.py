@@ -16,7 +16,7 @@ from torch.distributions import Distribution, Normal
 
 from textspace.config import DualKlObjective, MimObjective
 from textspace.data.batching import make_batch, plan_batches
-from textspace.distributions import moments
+from textspace.distributions import GateLogit, SpikeAndSlab, moments
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
 from textspace.evaluate.bounds import Likelihood, Normalisation, Settings, Weighted
@@ -137,6 +137,8 @@ def likelihood(
         "end_token": end_token,
         "proposal": _proposal_name(model, proposal_scale),
     }
+    if model.has_gates:
+        settings["gates"] = "hard"
     if proposal_scale != 1:
         settings["proposal_scale"] = proposal_scale
     if isinstance(objective := model.recipe.objective, DualKlObjective):
@@ -269,7 +271,7 @@ def _score(model: Model, batch: Batch, noise: Noise, asked: _Asked, log_length_B
         found = {"": own_SB}
         for key, prior in asked.priors.items():
             z = passed.sites["z"]
-            found[key] = own_SB - z.log_p_SB.double() + prior.log_prob(z.value_SBZ)
+            found[key] = own_SB - z.log_alone_SB.double() + prior.log_prob(z.value_SBZ)
         return found
 
     columns: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=device))
@@ -319,8 +321,15 @@ def _mim_SB(passed: Pass, log_px_SB: Tensor) -> Tensor:
     return -log_px_SB - 0.5 * sum((s.log_q_SB.double() + s.log_p_SB.double()) for s in passed.sites.values())
 
 
-def _proposed(q: Distribution, noise: Noise, scale: float) -> Normal:
-    """What proposals are drawn from: the posterior, or a Gaussian fitted to one without a density; made wider."""
+def _proposed(q: Distribution, noise: Noise, scale: float) -> Distribution:
+    """What proposals are drawn from: the posterior, or a Gaussian fitted to one without a density; made wider.
+
+    Gates stay as they are; of what they choose between, spike and slab, both become wider.
+    """
+    if isinstance(q, GateLogit):
+        return q
+    if isinstance(q, SpikeAndSlab):
+        return SpikeAndSlab(q.off_logit, q.loc, scale * q.scale, scale * q.spike)
     mean_BZ, deviation_BZ = moments(q, noise)
     if not isinstance(q, Normal):
         deviation_BZ = deviation_BZ.clamp(min=FITTED_DEVIATION_FLOOR)

@@ -41,9 +41,9 @@ PERTURBATION = 10.0
 
 Floats = NDArray[np.float64]
 Suite = Literal["quick", "standard", "full"]
-Need = Literal["codes", "density", "labels", "train", "valid", "builtin", "files"]
-"""What a measure cannot do without: a latent, a posterior with a density, labels, a training or validation split, the
-built-in corpus (whose truth is known), or files of a task."""
+Need = Literal["codes", "density", "gates", "labels", "train", "valid", "builtin", "files"]
+"""What a measure cannot do without: a latent, a posterior with a density, dimensions that can be off, labels, a
+training or validation split, the built-in corpus (whose truth is known), or files of a task."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,19 @@ class Sentences:
         seed = seed_of(self.seed, "perturbed")
         return self.space.encode(self.texts, what="sample", strength=PERTURBATION, seed=seed).astype(np.float64)
 
+    @cached_property
+    def gates_NZ(self) -> Floats | None:
+        """How probable it is that each dimension is on, 1 - E[gamma|x]; None where none can be off."""
+        if not self.space.model.has_gates:
+            return None
+        return self.space.encode(self.texts, what="gates").astype(np.float64)
+
+    @cached_property
+    def slab_NZ(self) -> Floats | None:
+        """Mean of each dimension where it is on, whose share in the posterior's mean is the gate; 0 where that is 0."""
+        on_NZ = self.gates_NZ
+        return None if on_NZ is None else np.divide(self.means_NZ, on_NZ, where=on_NZ > 0, out=np.zeros_like(on_NZ))
+
     @property
     def has_spread(self) -> bool:
         """Whether posteriors are more than points: those of an autoencoder are not."""
@@ -183,6 +196,7 @@ class Picture:
         x: positions, for lines.
         x_label, y_label: axes.
         ticks: names of positions, for bars and heat.
+        log_x: whether equal ratios of `x` are equally far apart, for lines.
     """
 
     kind: Literal["histogram", "lines", "bars", "points", "heat"]
@@ -192,6 +206,7 @@ class Picture:
     x_label: str = ""
     y_label: str = ""
     ticks: list[str] | None = None
+    log_x: bool = False
 
 
 @dataclass(frozen=True)

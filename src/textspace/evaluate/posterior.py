@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from textspace.data.batching import make_batch, plan_batches
-from textspace.distributions import Delta, Implicit, draw, moments
+from textspace.distributions import Delta, Implicit, SpikeAndSlab, draw, moments
 from textspace.evaluate.aggregated import log_normals
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
-from textspace.types import Batch, Bound, Estimate
+from textspace.types import Batch, Bound, Estimate, Site
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
@@ -42,6 +42,9 @@ ACTIVE_ABOVE = 0.01
 
 DRAWS = 100
 """Samples of each sentence's posterior where its mean is not known, half of them for each of two means."""
+
+GATE_DRAWS = 20
+"""Samples of each sentence's gates, likewise; the mean and variance of a code given its gates are known."""
 
 EIGENVALUE_FLOOR = 1e-6
 """Codes that leave a direction out altogether would lie infinitely far from the prior: its variance there counts as
@@ -267,7 +270,8 @@ def posterior_statistics(
         return None
     device = next(model.parameters()).device
     rows_N = spread_rows(len(split), count)
-    sampled = model.posterior.distributions["z"] is Implicit
+    kind = model.posterior.distributions["z"]
+    sampled = kind is Implicit or "gate" in model.posterior.distributions
     if batch_tokens is None:
         batch_tokens = 2**12 if sampled else 2**14  # a sentence has many samples or one
     plan = plan_batches(split.lengths[rows_N], tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
@@ -287,7 +291,7 @@ def posterior_statistics(
         model.train(was_training)
 
     means_ZZ = covariance_of_means(columns["first"], columns["second"])
-    prior = model.prior("z", {})
+    prior = model.prior.codes()
     prior_mean_Z, prior_variance_Z = (part.double().cpu().numpy() for part in (prior.mean, prior.variance))
     marginal_kl = None
     if isinstance(prior, Normal):
@@ -299,7 +303,12 @@ def posterior_statistics(
     if "sample" in columns:
         information = mutual_information(columns["centre"], columns["spread"], columns["sample"])
         mi, mi_leave_one_out = Mean.of(information.counted_N), Mean.of(information.left_out_N)
-    density = "posterior" if model.posterior.has_log_prob else None
+    drawn = f"{DRAWS} samples" if kind is Implicit else f"{GATE_DRAWS} samples of the gates"
+    densities: dict[type, str] = {
+        Normal: "posterior",
+        Implicit: f"Gaussian fitted to {DRAWS} samples",
+        SpikeAndSlab: "Gaussian with its mean and deviation",
+    }
     return PosteriorStatistics(
         mean_variance_Z=means_ZZ.diagonal().copy(),
         prior_variance_Z=prior_variance_Z,
@@ -315,8 +324,8 @@ def posterior_statistics(
             "sentences": count,
             "of": len(split),
             "active_above": ACTIVE_ABOVE,
-            "means": f"two halves of {DRAWS} samples" if sampled else "exact",
-            "density": f"Gaussian fitted to {DRAWS} samples" if sampled else density,
+            "means": f"two halves of {drawn}" if sampled else "exact",
+            "density": densities.get(kind),
         },
     )
 
@@ -337,6 +346,9 @@ def _encode(model: Model, batch: Batch, noise: Noise) -> _Encoded:
     site = model.sites(features_BH, noise, 1)["z"]
     q = site.q
     columns = {"features": features_BH}
+    # Every fit sees the same noise: what it gets wrong is then wrong for all sentences alike, and does not look as if
+    # it told them apart.
+    alike = Noise(noise.seed, 0, torch.zeros_like(noise.rows_B))
     match q:
         case Normal():
             columns |= {"first": q.mean, "second": q.mean, "deviation": q.stddev, "kl": site.kl_BZ}
@@ -349,14 +361,38 @@ def _encode(model: Model, batch: Batch, noise: Noise) -> _Encoded:
             drawn_SBZ = draw(q, noise, "posterior statistics", DRAWS).double()
             halves = drawn_SBZ.chunk(2)
             columns |= {"first": halves[0].mean(0), "second": halves[1].mean(0), "deviation": drawn_SBZ.std(0)}
-            centred_SBZ = drawn_SBZ - drawn_SBZ.mean(0)
-            covariance_ZZ = torch.einsum("sbz,sby->zy", centred_SBZ, centred_SBZ) / (DRAWS - 1)
-            # Every fit sees the same noise: what it gets wrong is then wrong for all sentences alike, and does not
-            # look as if it told them apart.
-            mean_BZ, deviation_BZ = moments(q, Noise(noise.seed, 0, torch.zeros_like(noise.rows_B)), DRAWS)
-            fitted = Normal(mean_BZ, deviation_BZ.clamp(min=DEVIATION_FLOOR), validate_args=False)
-            sample_BZ = draw(fitted, noise, "fitted posterior", 1)[0]
-            columns |= {"centre": fitted.mean, "spread": fitted.stddev, "sample": sample_BZ}
+            covariance_ZZ = _summed_covariance(drawn_SBZ)
+            columns |= _as_gaussians(*moments(q, alike, DRAWS), noise)
+        case SpikeAndSlab():
+            sites = model.sites(features_BH, noise, GATE_DRAWS)
+            columns["kl"] = torch.stack([each.kl_BZ for each in sites.values()]).sum(0)
+            mean_SBZ, variance_SBZ = _given_gates(sites["z"])
+            halves = mean_SBZ.chunk(2)
+            deviation_BZ = (variance_SBZ.mean(0) + mean_SBZ.var(0)).sqrt()
+            columns |= {"first": halves[0].mean(0), "second": halves[1].mean(0), "deviation": deviation_BZ}
+            covariance_ZZ = variance_SBZ.mean(0).sum(0).diag() + _summed_covariance(mean_SBZ)
+            mean_SBZ, variance_SBZ = _given_gates(model.sites(features_BH, alike, GATE_DRAWS)["z"])
+            deviation_BZ = (variance_SBZ.mean(0) + mean_SBZ.var(0)).sqrt()
+            columns |= _as_gaussians(mean_SBZ.mean(0), deviation_BZ, noise)
         case _:
             raise TypeError(f"no rule to measure posteriors of type {type(q).__name__}; add one to {__name__}")
     return _Encoded(columns, covariance_ZZ)
+
+
+def _as_gaussians(mean_BZ: Tensor, deviation_BZ: Tensor, noise: Noise) -> dict[str, Tensor]:
+    """Gaussians with these moments and a sample of each: what the mutual information is measured with."""
+    fitted = Normal(mean_BZ, deviation_BZ.clamp(min=DEVIATION_FLOOR), validate_args=False)
+    sample_BZ = draw(fitted, noise, "fitted posterior", 1)[0]
+    return {"centre": fitted.mean, "spread": fitted.stddev, "sample": sample_BZ}
+
+
+def _summed_covariance(drawn_SBZ: Tensor) -> Tensor:
+    """Covariance of each sentence's draws, summed over the sentences."""
+    centred_SBZ = drawn_SBZ - drawn_SBZ.mean(0)
+    return torch.einsum("sbz,sby->zy", centred_SBZ, centred_SBZ) / (len(drawn_SBZ) - 1)
+
+
+def _given_gates(z: Site) -> tuple[Tensor, Tensor]:
+    """Mean and variance of codes given each draw of the gates; all the same where gates are no latent."""
+    mean, variance = (moment.double().expand_as(z.value_SBZ) for moment in (z.q.mean, z.q.variance))
+    return mean, variance

@@ -57,6 +57,10 @@ _MISSING: dict[Need, tuple[Callable[[Subject], bool], str]] = {
         lambda subject: subject.space.model.posterior is not None and subject.space.model.posterior.has_log_prob,
         "the posterior of the space has no density",
     ),
+    "gates": (
+        lambda subject: subject.space.model.has_gates,
+        "the space has no gates: no dimension of its codes can be off",
+    ),
     "labels": (
         lambda subject: subject.test.labels is not None,
         "the test sentences have no labels: name their column with --label-column",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError, nearest
-from textspace.recipes import free_bits, mutual_information, pooling
+from textspace.recipes import free_bits, mutual_information, pooling, sparse
 from textspace.recipes.base import SIZES, VAE, derived, sized
+from textspace.recipes.sparse import with_sparsity
 
-__all__ = ["RECIPES", "SIZES", "recipe", "sized"]
+__all__ = ["RECIPES", "SIZES", "recipe", "sized", "with_sparsity"]
 
 _DEFAULT = derived(
     VAE,
@@ -34,7 +35,8 @@ _DEFAULT = derived(
 )
 
 RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe for recipe in [_DEFAULT, *free_bits.RECIPES, *pooling.RECIPES, *mutual_information.RECIPES]
+    recipe.name: recipe
+    for recipe in [_DEFAULT, *free_bits.RECIPES, *pooling.RECIPES, *mutual_information.RECIPES, *sparse.RECIPES]
 }
 
 

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from pydantic import BaseModel
 
 import textspace
 from textspace import folder as folders
-from textspace.config import Recipe
-from textspace.data.batching import Mixing
+from textspace.config import PretrainedEncoder, Recipe
+from textspace.data.batching import Mixing, make_batch, plan_batches
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
@@ -23,10 +24,12 @@ from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import examine
 from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.measures.sparsity import asked_share
 from textspace.evaluate.sources import estimates_by_source, source_names
 from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.noise import seed_of
+from textspace.pretrained import EncoderFiles
 from textspace.recipes import recipe as recipe_named
 from textspace.train import checkpoints
 from textspace.train.curves import draw_curves
@@ -62,12 +65,20 @@ class Prepared:
 
 
 def prepare(corpus: Corpus, recipe: Recipe, *, tokenizer: Tokenizer | None = None, progress: bool = False) -> Prepared:
-    """Train the recipe's tokenizer on the training split (unless one is given) and encode every split."""
+    """Train the recipe's tokenizer on the training split (unless one is given) and encode every split.
+
+    A pretrained encoder's tokenizer stands beside it, fetched unless it was given too.
+    """
+    files = None if tokenizer is None else tokenizer.encoder
+    if isinstance(recipe.encoder, PretrainedEncoder):
+        files = files or EncoderFiles.fetch(recipe.encoder)  # first: one that is not there is told before the rest
     if tokenizer is None:
         if "train" not in corpus.splits:
             raise TextspaceError(f"{corpus.name} has no training split: name a file 'train' or give a single file")
         texts = (record.text for record in corpus.splits["train"])
         tokenizer = train_tokenizer(recipe.text.tokenizer, texts, progress=progress)
+    if files is not None and tokenizer.encoder is None:
+        tokenizer = tokenizer.with_encoder(files)
     encoded = encode_corpus(
         corpus,
         tokenizer,
@@ -108,8 +119,9 @@ def train(
 
     Returns:
         How the run ended. The folder holds `recipe.json`, `tokenizer.json`, `model.safetensors` (the best weights),
-        `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`; of a
-        two-phase recipe also `pretraining.json`, `pretraining.jsonl` and `pretraining-curves.png` of the first phase.
+        `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`;
+        with a pretrained encoder also `encoder/`; of a two-phase recipe also `pretraining.json`, `pretraining.jsonl`
+        and `pretraining-curves.png` of the first phase.
     """
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     options = options or ReadOptions()
@@ -119,21 +131,22 @@ def train(
     processes = Processes(device)
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
     start = folders.load(init) if init is not None and not resume else None
-    known = Tokenizer.load(folder / "tokenizer.json") if resume else start.tokenizer if start else None
+    known = folders.load_tokenizer(folder, recipe) if resume else start.tokenizer if start else None
     if processes.first:  # the others find the cache filled
         prepared = prepare(corpus, recipe, tokenizer=known, progress=not silent)
         for line in corpus.report.lines():
             say(line)
         if not resume:
             checkpoints.write_file(folder / "recipe.json", recipe.to_json().encode())
-            prepared.tokenizer.save(folder / "tokenizer.json")
+            folders.save_tokenizer(folder, prepared.tokenizer)
     processes.wait()
     if not processes.first:
-        prepared = prepare(corpus, recipe, tokenizer=Tokenizer.load(folder / "tokenizer.json"))
+        prepared = prepare(corpus, recipe, tokenizer=folders.load_tokenizer(folder, recipe))
     splits = _needed(prepared)
-    model = Model(recipe, len(prepared.tokenizer))
     has_first_phase = recipe.pretrain is not None and init is None
     goes_on = resume and not (has_first_phase and checkpoints.newest(folder) is None)
+    has_weights = goes_on or start is not None
+    model = Model(recipe, len(prepared.tokenizer), prepared.tokenizer.encoder if has_weights else None)
     if start:
         checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
     elif has_first_phase and not goes_on:
@@ -180,6 +193,9 @@ def train(
                     metrics["examination"] = examination.to_dict()
                     if recipe.posterior is not None and str(examination.diagnosis) != trainer.told:
                         say(str(examination.diagnosis))
+        if (asked := asked_share(recipe)) is not None:
+            metrics["sparsity"] = {"asked": asked.off, **_share_off(model, splits["valid"])}
+            say(_sparsity_told(metrics["sparsity"]))
         folders.save(folder, recipe, prepared.tokenizer, model, metrics)
         if curves:
             draw_curves(folder / "steps.jsonl", folder / "curves")
@@ -224,6 +240,31 @@ def _first_phase(
     say(
         f"first phase {done}: {first.trained.epochs} epochs, best {first.trained.criterion} {first.trained.best:.2f}; "
         f"second phase: {recipe.pretrain.keep if recipe.pretrain else ''} kept"
+    )
+
+
+@torch.no_grad()
+def _share_off(model: Model, split: EncodedSplit) -> dict[str, float | None]:
+    """The share of dimensions whose gates are more probably off than on in a sentence, and the mean gate."""
+    if not model.has_gates:
+        return {"achieved": None, "mean_gate": None}
+    totals = torch.zeros(2, dtype=torch.float64)
+    model.eval()
+    for rows in plan_batches(split.lengths, tokens=2**14, seed=0, epoch=0, shuffle=False):
+        batch = make_batch(split, rows).to(next(model.parameters()).device)
+        features_BH: Any = model.features(batch.encoder)
+        off_BZ: Any = model.gates(features_BH)
+        totals += torch.stack([(off_BZ > 0.5).double().sum(), off_BZ.double().sum()]).cpu()
+    achieved, mean_gate = (totals / (len(split) * model.recipe.latent.dim)).tolist()
+    return {"achieved": achieved, "mean_gate": mean_gate}
+
+
+def _sparsity_told(sparsity: dict[str, Any]) -> str:
+    if sparsity["achieved"] is None:
+        return f"sparsity {sparsity['asked']:.2f} was asked of the prior; these codes have no gates that could be off"
+    return (
+        f"sparsity: of a validation sentence's dimensions {sparsity['achieved']:.2f} are off (E[gamma|x] > 0.5; mean "
+        f"gate {sparsity['mean_gate']:.2f}), asked for {sparsity['asked']:.2f}"
     )
 
 

@@ -73,7 +73,7 @@ class JointUpdate:
     def __init__(self, model: Model, objective: Objective, training: Training, processes: Processes) -> None:
         self.model, self.objective, self.training, self.processes = model, objective, training, processes
         dual = {id(parameter) for parameter in model.dual.parameters()} if model.dual is not None else set()
-        self.parameters = [parameter for parameter in model.parameters() if id(parameter) not in dual]
+        self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in dual]
         self.optimizer = OPTIMIZERS[training.optimizer.kind](self.parameters, training.optimizer)
         self.optimizers = {"optimizer": self.optimizer}
         """All there are, by the name their state is saved under."""
@@ -104,7 +104,7 @@ class JointUpdate:
             piece = piece.to(self.processes.device)
             noise = Noise(self.training.seed, turn.number, piece.rows_B)
             with self.processes.autocast(self.training.precision):
-                passed = self.model(piece, noise, self.objective.samples)
+                passed = self.model(piece, noise, self.objective.samples, self.objective.per_gate)
                 terms = self.objective(passed, turn.progress, others[index])
                 means = terms.means(shard.sentences, shard.parts)
                 loss = terms.loss(means) * shard.counts
@@ -144,7 +144,9 @@ class JointUpdate:
             piece = piece.to(device)
             noise = Noise(self.training.seed, turn.number, piece.rows_B)
             with self.processes.autocast(self.training.precision):
-                sites = self.model.sites(self.model.features(piece.encoder, noise), noise, self.objective.samples)
+                features_BH = self.model.features(piece.encoder, noise)
+                samples, per_gate = self.objective.samples, self.objective.per_gate
+                sites = self.model.sites(features_BH, noise, samples, per_gate=per_gate)
                 shared = self.objective.shared(sites, noise)
             for name, rows in shared.items():
                 nothing = torch.zeros((shard.sentences, *rows.shape[1:]), dtype=rows.dtype, device=device)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import small, tiny_sentences
-from small_subjects import collapse, spread_out, subject_on, untrained, with_codes
+from small_subjects import collapse, gated, spread_out, subject_on, untrained, with_codes
 from torch.distributions import Normal
 
 from textspace.data.batching import make_batch
@@ -391,3 +391,8 @@ def test_the_table_of_histograms_has_their_numbers_and_deviations_stand_beside(s
     assert float(str(length[1]).partition(" ")[0]) == pytest.approx(mean, rel=0.01)
     ratio = found.estimates["random_mean_in_deviations"]
     assert distance[2] == plus_minus(ratio.value, ratio.stderr)
+
+
+def test_codes_with_gates_have_no_density_to_compare(tiny) -> None:
+    with pytest.raises(TextspaceError, match="gates integrated out, has no formula"):
+        code_overlap(subject_on(gated(tiny.tokenizer), tiny_sentences(20)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import tiny_sentences
-from small_subjects import subject_on, untrained
+from small_subjects import gated, subject_on, untrained
 from torch import nn
 
 from textspace.errors import TextspaceError
@@ -30,6 +30,7 @@ from textspace.evaluate.measures.probes import (
     few_label_correct,
     few_labels,
     label_counts,
+    length_classifier,
     mlp_probe,
     sampled_classifier,
     unknown_share,
@@ -293,6 +294,41 @@ def test_samples_of_a_sentence_differ_and_do_not_depend_on_the_others(space, cha
     standard = (train_NKZ - mean_NZ[:, None]) / deviation_NZ[:, None]
     assert standard.mean() == pytest.approx(0, abs=0.06)
     assert standard.std() == pytest.approx(1, abs=0.04)
+
+
+def test_every_sample_of_a_space_with_gates_has_gates_of_its_own(tiny, chance, monkeypatch) -> None:
+    """Gates are Beta(1/2, 1/2), so two samples are both off with 1/4; would they share a gate, with E gamma^2 = 3/8."""
+    space = gated(tiny.tokenizer, **{"posterior.layers": 0, "posterior.slab_sees_gates": False})
+    with torch.no_grad():
+        for layer in (space.model.posterior.gates[0], space.model.posterior.slab[0]):
+            layer.weight.zero_()
+            layer.bias.zero_()
+        space.model.posterior.gates[0].bias.fill_(math.log(math.expm1(0.5)))
+        space.model.posterior.slab[0].bias[:8] = 10  # on is near 10, off near 0
+    seen: list[np.ndarray] = []
+
+    def watched(train_NKZ: np.ndarray, *arguments: Any, **named: Any) -> Any:
+        seen.append(train_NKZ)
+        return np.zeros(SIZES["test"], np.int64)
+
+    monkeypatch.setattr(probes, "network_predictions", watched)
+    sampled_classifier(labelled_subject(space, chance, effort=Effort(repeats=1)))
+    off_NKZ = np.abs(seen[0]) < 1
+    assert off_NKZ.shape == (300, 5, 8)
+    assert off_NKZ.mean() == pytest.approx(0.5, abs=0.02)
+    assert (off_NKZ[:, 1:] & off_NKZ[:, :-1]).mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_classes_of_length_are_read_from_length_alone(space, chance) -> None:
+    subject = labelled_subject(space, chance, effort=Effort(repeats=2))
+    nothing = length_classifier(subject).estimates
+    assert nothing["length_accuracy"].value == pytest.approx(nothing["majority"].value, abs=8)
+    for sentences in subject.splits.values():
+        sentences.labels = ["middle" if 4 <= len(text.split()) <= 6 else "else" for text in sentences.texts]
+    found = length_classifier(subject)
+    assert found.estimates["length_accuracy"].value > 97
+    assert found.estimates["majority"].value < 70
+    assert found.estimates["length_accuracy"].settings["hidden"] == 32
 
 
 def test_the_share_of_unknown_tokens_is_counted(space) -> None:

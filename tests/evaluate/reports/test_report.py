@@ -315,6 +315,15 @@ def test_lines_skip_what_is_not_there() -> None:
     assert [text.get_text() for text in axis.get_legend().get_texts()] == ["a", "b"]
 
 
+def test_lines_over_ratios_are_named_in_plain_numbers() -> None:
+    x = [1.0, 2.0, 8.0]
+    axis = draw(Picture("lines", "", {"a": [1.0, math.nan, 3.0]}, x=x, log_x=True)).axes[0]
+    assert axis.get_xscale() == "log"
+    assert [axis.xaxis.get_major_formatter()(value, 0) for value in x] == ["1", "2", "8"]
+    assert axis.lines[0].get_xdata().tolist() == [1, 8]
+    assert draw(Picture("lines", "", {"a": x}, x=x)).axes[0].get_xscale() == "linear"
+
+
 def test_bars_stand_in_the_order_given_and_lie_where_names_are_long() -> None:
     axis = draw(PICTURES["bars"]).axes[0]
     assert [bar.get_height() for bar in axis.patches] == [0.5, 0.25]

@@ -1,9 +1,10 @@
-"""What labels can be read without a latent space: from nothing, from words, from length, and by training end to end."""
+"""What labels can be read without a latent space: from nothing, words or length, from a pretrained encoder as it came,
+and by training end to end."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor, nn
 
+from textspace.config import PretrainedEncoder as PretrainedEncoderConfig
 from textspace.config import RecurrentEncoder as RecurrentEncoderConfig
+from textspace.config import SimplePooling as SimplePoolingConfig
 from textspace.data.batching import make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
-from textspace.encoders import RecurrentEncoder
-from textspace.evaluate.measure import Findings, Measure, Subject, Table
+from textspace.encoders import PretrainedEncoder, RecurrentEncoder
+from textspace.errors import TextspaceError
+from textspace.evaluate.measure import Findings, Measure, Sentences, Subject, Table
 from textspace.evaluate.measures.classifiers import (
     Settings,
     accuracy,
@@ -28,9 +32,12 @@ from textspace.evaluate.measures.classifiers import (
     per_sentence,
     train_network,
 )
-from textspace.evaluate.measures.probes import CLASSIFIER_HIDDEN, MLP_HIDDEN
+from textspace.evaluate.measures.probes import CLASSIFIER_HIDDEN, MLP_HIDDEN, with_network
+from textspace.inputs import warn
 from textspace.networks import perceptron
 from textspace.noise import seed_of
+from textspace.pooling import SimplePooling
+from textspace.pretrained import EncoderFiles
 from textspace.progress import track
 from textspace.types import Estimate, View
 
@@ -41,6 +48,7 @@ __all__ = [
     "end_to_end_baselines",
     "equal_size",
     "length_predictions",
+    "plain_encoder_features",
     "probe_baselines",
     "recurrent_predictions",
 ]
@@ -75,7 +83,11 @@ def length_predictions(train_words_N: Ints, train_N: Ints, test_words_N: Ints, s
 
 
 def probe_baselines(subject: Subject) -> Findings:
-    """Accuracy of the majority class, of word counts, and of sentence length alone, all training labels."""
+    """Accuracy of the majority class, of word counts, and of sentence length alone, all training labels.
+
+    Where the space has a pretrained encoder, also of the encoder as its makers trained it, with a linear classifier and
+    with that of `sampled_classifier`.
+    """
     classes, (train, test) = labelled(subject, "train", "test")
     seed = seed_of(subject.seed, "baselines")
     words_N = [np.array([len(words) for words in split.sentences.words]) for split in (train, test)]
@@ -87,16 +99,60 @@ def probe_baselines(subject: Subject) -> Findings:
         "bag_of_words": "logistic regression on counts of words",
         "length": "logistic regression on sentence length alone (binned words)",
     }
+    plain = plain_encoder_features(subject)
+    if plain is not None:
+        fit = fit_linear(plain(train.sentences), train.classes_N, seed=seed)
+        predictions["plain_encoder"] = fit.predict(plain(test.sentences))
+        names["plain_encoder"] = "logistic regression on the mean state of the pretrained encoder as it came"
     settings: Settings = {"seed": subject.seed, "labels": len(train), "classes": len(classes)}
     estimates = {"majority": majority_estimate(train.classes_N, test.classes_N)}
     correct = {key: predicted_N == test.classes_N for key, predicted_N in predictions.items()}
     for key, correct_N in correct.items():
         estimates[key] = accuracy(f"accuracy (%) of {names[key]}, all training labels", correct_N, settings)
+    by_sentence = {key: per_sentence(correct_N[None]) for key, correct_N in correct.items()}
+    if plain is not None and "valid" in subject.splits:
+        name = "accuracy (%) of a 2-layer classifier on the mean state of the pretrained encoder as it came"
+        same: Settings = {"codes": "mean states of the last layer, scaled", "hidden": CLASSIFIER_HIDDEN}
+        found = with_network(subject, "plain_encoder", name, lambda of: plain(of)[:, None], same, CLASSIFIER_HIDDEN)
+        estimates |= found.estimates
+        by_sentence |= found.per_sentence
     return Findings(
-        estimates,
-        {"probe_baselines": _table("Classifiers that see no code", estimates)},
-        per_sentence={key: per_sentence(correct_N[None]) for key, correct_N in correct.items()},
+        estimates, {"probe_baselines": _table("Classifiers that see no code", estimates)}, per_sentence=by_sentence
     )
+
+
+def plain_encoder_features(subject: Subject) -> Callable[[Sentences], NDArray[np.float32]] | None:
+    """Makes the mean states of the space's pretrained encoder as it came from its makers, (N, H).
+
+    A fine-tuned encoder is loaded again from where the recipe says (`encoder.model`). None where that cannot be had,
+    which is told, and where the space has no such encoder.
+    """
+    space = subject.space
+    config = space.recipe.encoder
+    if not isinstance(config, PretrainedEncoderConfig):
+        return None
+    try:
+        own = space.tokenizer.encoder if config.frozen else None
+        files = own or EncoderFiles.fetch(config)
+        encoder = space.model.encoder if config.frozen else PretrainedEncoder(config).to(space.device)
+    except TextspaceError as error:
+        warn(f"the pretrained encoder as it came is no baseline here: {error}")
+        return None
+    assert encoder is not None  # of a recipe that has one
+    pool = SimplePooling(SimplePoolingConfig(kind="mean"), encoder.size)
+    tokenizer = space.tokenizer.with_encoder(files)
+
+    @torch.no_grad()
+    def features(of: Sentences) -> NDArray[np.float32]:
+        split = EncodedSplit.of(of.texts, tokenizer, space.recipe.text.max_tokens)
+        found_NH = np.zeros((len(split), encoder.size), np.float32)
+        plan = plan_batches(split.lengths, tokens=2**14, seed=0, epoch=0, shuffle=False)
+        for rows_B in track(plan, "pretrained encoder", subject.show_progress, len(plan)):
+            states = encoder(make_batch(split, rows_B).encoder.to(space.device))
+            found_NH[rows_B] = pool(states).float().cpu().numpy()
+        return found_NH
+
+    return features
 
 
 def _table(title: str, estimates: dict[str, Estimate]) -> Table:
@@ -161,7 +217,7 @@ def recurrent_predictions(
     (split, train_N), (valid_split, valid_N) = train, valid
 
     def batch(of: EncodedSplit, rows_B: Ints, classes_N: Ints) -> tuple[View, Tensor]:
-        return make_batch(of, rows_B).encoder.to(device), torch.from_numpy(classes_N[rows_B]).to(device)
+        return make_batch(of, rows_B).decoder.to(device), torch.from_numpy(classes_N[rows_B]).to(device)
 
     def batches(epoch: int) -> Iterable[tuple[View, Tensor]]:
         plan = plan_batches(split.lengths, size=BATCH, seed=seed_of(seed, "order") % 2**32, epoch=epoch)
@@ -182,7 +238,7 @@ def recurrent_predictions(
     predicted_N = np.zeros(len(test), np.int64)
     with torch.no_grad():
         for rows_B in sorted_batches(test):
-            predicted_N[rows_B] = network(make_batch(test, rows_B).encoder.to(device)).argmax(1).cpu().numpy()
+            predicted_N[rows_B] = network(make_batch(test, rows_B).decoder.to(device)).argmax(1).cpu().numpy()
     return predicted_N, network.size
 
 
@@ -237,7 +293,9 @@ def end_to_end_baselines(subject: Subject) -> Findings:
 
 MEASURES = {
     "probe_baselines": Measure(
-        probe_baselines, "What labels can be read from words or from length alone.", ("labels", "train")
+        probe_baselines,
+        "What labels can be read from words, from length, or from a pretrained encoder as it came.",
+        ("labels", "train"),
     ),
     "end_to_end_baselines": Measure(
         end_to_end_baselines,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -166,6 +166,7 @@ def fit_linear(
     valid: tuple[Any, Ints] | None = None,
     folds: int = 5,
     scale: bool = True,
+    penalties: Sequence[float] = PENALTIES,
 ) -> LinearFit:
     """Logistic regression whose penalty is chosen on validation data, or else by cross-validation.
 
@@ -176,13 +177,16 @@ def fit_linear(
         valid: features and classes on which the penalty is chosen.
         folds: of the cross-validation where there is no validation data; fewer where a class is that small.
         scale: bring every feature to mean 0 and deviation 1, so that the penalty treats all alike.
+        penalties: inverse penalties to choose among; of a single one there is nothing to choose.
     """
     chance = np.random.default_rng(seed)
+    if len(penalties) == 1:
+        return LinearFit(_fitted(features_NF, classes_N, penalties[0], scale, chance), penalties[0], None)
     if valid is not None:
-        fits = [_fitted(features_NF, classes_N, C, scale, chance) for C in PENALTIES]
+        fits = [_fitted(features_NF, classes_N, C, scale, chance) for C in penalties]
         scores = [float((fit.predict(valid[0]) == valid[1]).mean()) for fit in fits]
         best = int(np.argmax(scores))  # of equals the first, which is the simplest
-        return LinearFit(fits[best], PENALTIES[best], scores[best])
+        return LinearFit(fits[best], penalties[best], scores[best])
     rows = np.arange(len(classes_N))
     if len(rows) > CHOSEN_ON:
         rows = np.sort(chance.choice(rows, CHOSEN_ON, replace=False))
@@ -192,10 +196,10 @@ def fit_linear(
     cut = StratifiedKFold(folds, shuffle=True, random_state=random_state(seed, "folds"))
     scores = [
         float(cross_val_score(_classifier(C, scale), features_NF[rows], classes_N[rows], cv=cut).mean())
-        for C in PENALTIES
+        for C in penalties
     ]
     best = int(np.argmax(scores))
-    return LinearFit(_fitted(features_NF, classes_N, PENALTIES[best], scale, chance), PENALTIES[best], scores[best])
+    return LinearFit(_fitted(features_NF, classes_N, penalties[best], scale, chance), penalties[best], scores[best])
 
 
 def _classifier(C: float, scale: bool) -> Pipeline:

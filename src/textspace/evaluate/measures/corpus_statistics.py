@@ -15,7 +15,15 @@ from textspace.evaluate.text_metrics import jackknife_error
 from textspace.noise import seed_of
 from textspace.types import Estimate
 
-__all__ = ["MEASURES", "class_statistics", "length_shares", "mean_off_diagonal", "pairwise_kl", "word_counts"]
+__all__ = [
+    "MEASURES",
+    "class_counts",
+    "class_statistics",
+    "length_shares",
+    "mean_off_diagonal",
+    "pairwise_kl",
+    "word_counts",
+]
 
 GROUPS = 20
 """Parts of the text that are left out in turn for the error of a number of all of it."""
@@ -71,13 +79,13 @@ def length_shares(lengths: Mapping[str, Integers]) -> tuple[list[float], dict[st
     return middles, {name: share.tolist() for name, share in shares.items()}
 
 
-def _class_counts(counts_NV: Any, label_N: Integers, classes: int) -> NDArray[Any]:
+def class_counts(counts_NV: Any, label_N: Integers, classes: int) -> NDArray[Any]:
     """Words of each class (C, V)."""
     return np.stack([np.asarray(counts_NV[label_N == each].sum(0)).ravel() for each in range(classes)])
 
 
 def _mean_kl(counts_NV: Any, label_N: Integers, classes: int) -> float:
-    return mean_off_diagonal(pairwise_kl(_class_counts(counts_NV, label_N, classes)))
+    return mean_off_diagonal(pairwise_kl(class_counts(counts_NV, label_N, classes)))
 
 
 # The measure
@@ -92,7 +100,7 @@ def class_statistics(subject: Subject) -> Findings:
     if len(names) < 2:
         raise TextspaceError(f"all sentences are of the class {str(names[0])!r}, so there are no classes to compare")
     counts_NV = word_counts(read.words)
-    kl_CC = pairwise_kl(_class_counts(counts_NV, label_N, len(names)))
+    kl_CC = pairwise_kl(class_counts(counts_NV, label_N, len(names)))
     random = np.random.default_rng(seed_of(subject.seed, "class statistics"))
     error = jackknife_error(
         lambda rows: _mean_kl(counts_NV[rows], label_N[rows], len(names)), len(label_N), blocks=GROUPS

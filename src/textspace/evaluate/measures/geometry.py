@@ -236,6 +236,9 @@ def _by_edits(edits_P: Floats, distances: dict[str, Floats]) -> Picture:
 def code_overlap(subject: Subject) -> Findings:
     """Whether a code could be that of another sentence [Livne et al. 2020, figure 3]."""
     test, seed = subject.test, subject.seed
+    posterior = subject.space.model.posterior
+    if posterior is not None and "gate" in posterior.distributions:
+        raise TextspaceError("the density of a code, its gates integrated out, has no formula: use another measure")
     rows_N = distinct_rows(test)
     count = len(rows_N)
     _needs_two(count)

@@ -30,9 +30,11 @@ __all__ = [
     "few_label_correct",
     "few_labels",
     "label_counts",
+    "length_classifier",
     "mlp_probe",
     "sampled_classifier",
     "unknown_share",
+    "with_network",
 ]
 
 Floats = NDArray[np.float64]
@@ -147,14 +149,14 @@ def mlp_probe(subject: Subject) -> Findings:
 
     name = "accuracy (%) of a 3-layer perceptron on [mean, variance] of the posterior, all training labels"
     settings: Settings = {"codes": "posterior means and variances, scaled", "hidden": MLP_HIDDEN}
-    return _with_network(subject, "mlp", name, features, settings, MLP_HIDDEN)
+    return with_network(subject, "mlp", name, features, settings, MLP_HIDDEN)
 
 
 def sampled_classifier(subject: Subject) -> Findings:
     """Accuracy of p(y | x) = 1/K sum_k p(y | z_k), z_k samples of the frozen posterior [Prokhorov et al. 2021].
 
     p(y | z) has two layers of 32 units with leaky ReLU; the average is taken in training as in testing. The samples
-    are drawn once.
+    are drawn once; a space with gates draws gates anew for each.
     """
     samples = CLASSIFIER_SAMPLES
 
@@ -166,10 +168,22 @@ def sampled_classifier(subject: Subject) -> Findings:
 
     name = f"accuracy (%) of a 2-layer classifier averaged over {samples} posterior samples, all training labels"
     settings: Settings = {"codes": "posterior samples, scaled", "samples": samples, "hidden": CLASSIFIER_HIDDEN}
-    return _with_network(subject, "sampled", name, features, settings, CLASSIFIER_HIDDEN)
+    return with_network(subject, "sampled", name, features, settings, CLASSIFIER_HIDDEN)
 
 
-def _with_network(
+def length_classifier(subject: Subject) -> Findings:
+    """Accuracy of the network of `sampled_classifier` on sentence lengths alone: what codes need not know more for."""
+
+    def features(of: Sentences) -> Floats:
+        words_N = np.array([len(words) for words in of.words], np.float64)
+        return np.stack([words_N, np.log1p(words_N)], axis=1)[:, None]
+
+    name = "accuracy (%) of a 2-layer classifier on the number of words and its logarithm, all training labels"
+    settings: Settings = {"codes": "none: words of a sentence, scaled", "hidden": CLASSIFIER_HIDDEN}
+    return with_network(subject, "length", name, features, settings, CLASSIFIER_HIDDEN)
+
+
+def with_network(
     subject: Subject,
     key: str,
     name: str,
@@ -217,5 +231,11 @@ MEASURES = {
         sampled_classifier,
         "What a small classifier reads from posterior samples, averaged over five of them.",
         ("codes", "labels", "train", "valid"),
+    ),
+    "length_classifier": Measure(
+        length_classifier,
+        "What the same small classifier reads from the length of a sentence alone.",
+        ("labels", "train", "valid"),
+        ("full",),
     ),
 }

@@ -165,7 +165,10 @@ def _lines(axis: Any, picture: Picture) -> None:
     if np.isfinite(lowest) and highest > lowest:
         bottom = 0.0 if 0 <= lowest < 0.5 * highest else lowest - 0.06 * (highest - lowest)
         axis.set_ylim(bottom, highest + 0.08 * (highest - bottom))
-    if len(x) and (x == np.round(x)).all() and np.ptp(x) <= 20:
+    if picture.log_x:
+        axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    elif len(x) and (x == np.round(x)).all() and np.ptp(x) <= 20:
         axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(axis="y")
     _legend(axis, len(picture.series))

@@ -73,6 +73,12 @@ HEADLINES: tuple[Headline, ...] = (
         "Dimensions of the code that change with the sentence.",
     ),
     Headline(
+        "sparsity",
+        "share_off",
+        "dimensions off",
+        "Share of a code's dimensions that the gates of an average sentence switch off.",
+    ),
+    Headline(
         "reconstruction",
         "bleu4_greedy_mean",
         "BLEU-4 of reconstructions",

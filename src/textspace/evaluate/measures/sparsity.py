@@ -1,0 +1,298 @@
+"""How few dimensions a sentence uses: the average Hoyer of codes, and gates that switch dimensions off."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textspace.config import BetaGatedPrior, ElboObjective, Recipe, SpikeAndSlabPrior
+from textspace.errors import TextspaceError
+from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measures.pairwise import ROUNDING
+from textspace.evaluate.statistics import spread_rows, standard_error
+from textspace.evaluate.text_metrics import BLOCKS, jackknife_error, plus_minus
+from textspace.noise import seed_of
+from textspace.types import Estimate
+
+__all__ = [
+    "MEASURES",
+    "Asked",
+    "Hoyer",
+    "asked_share",
+    "average_hoyer",
+    "deviations",
+    "hoyer",
+    "sparse_codes",
+    "sparsity",
+]
+
+DRAWN_VALUES = 2_000
+"""The most values of a histogram that are kept for its picture."""
+
+Floats = NDArray[np.float64]
+Settings = dict[str, str | int | float | bool | None]
+Row = tuple[str | float | None, ...]
+
+
+# The mathematics, on arrays
+
+
+def hoyer(codes_NZ: Floats) -> Floats:
+    """(sqrt(d) - l1 / l2) / (sqrt(d) - 1) of each vector [Hoyer 2004]; not a number for a vector of zeros.
+
+    1 for a vector with one dimension that is not 0, 0 for one whose dimensions are all equally large.
+
+    >>> hoyer(np.array([[0.0, 3.0, 0.0, 0.0], [2.0, -2.0, 2.0, 2.0]])).tolist()
+    [1.0, 0.0]
+    """
+    root = math.sqrt(codes_NZ.shape[1])
+    l1_N, l2_N = np.abs(codes_NZ).sum(1), np.sqrt((codes_NZ**2).sum(1))
+    ratio_N = np.divide(l1_N, l2_N, where=l2_N > 0, out=np.full(len(codes_NZ), np.nan))
+    return (root - ratio_N) / (root - 1)
+
+
+def deviations(codes_NZ: Floats) -> Floats:
+    """Deviation of each dimension over the sentences; exactly 0 where it is no more than rounding."""
+    deviation_Z = codes_NZ.std(0)
+    return np.where(deviation_Z > ROUNDING * np.abs(codes_NZ).max(0), deviation_Z, 0)
+
+
+class Hoyer(NamedTuple):
+    """Hoyer of the codes of some sentences, and what had none."""
+
+    values_N: Floats
+    """Of each sentence; not a number where its code is zero."""
+    dead: int
+    """Dimensions that never change."""
+
+    @property
+    def there_M(self) -> Floats:
+        return self.values_N[~np.isnan(self.values_N)]
+
+    @property
+    def zeros(self) -> int:
+        """Sentences whose code is zero in every dimension."""
+        return len(self.values_N) - len(self.there_M)
+
+
+def average_hoyer(codes_NZ: Floats) -> Hoyer:
+    """Hoyer of codes whose dimensions are divided by their deviations over the sentences, and not centred.
+
+    So no dimension counts for more because it is measured on a larger scale. One that never changes has no deviation
+    to be divided by, and counts as 0.
+    """
+    deviation_Z = deviations(codes_NZ)
+    scaled_NZ = np.divide(codes_NZ, deviation_Z, where=deviation_Z > 0, out=np.zeros_like(codes_NZ))
+    return Hoyer(hoyer(scaled_NZ), int((deviation_Z == 0).sum()))
+
+
+class Asked(NamedTuple):
+    """The share of dimensions that a recipe wants off, and where it says so."""
+
+    off: float
+    where: str
+
+
+def asked_share(recipe: Recipe) -> Asked | None:
+    """None for a recipe that wants nothing of the kind."""
+    match recipe.prior, recipe.objective:
+        case BetaGatedPrior(alpha=alpha, beta=beta), _:
+            return Asked(alpha / (alpha + beta), f"the prior Beta({alpha:g}, {beta:g}) of gates")
+        case SpikeAndSlabPrior(off=off), _:
+            return Asked(off, "the spike-and-slab prior")
+        case _, ElboObjective(gate_share=share) if share is not None:
+            return Asked(share.off, "the price on the share of gates")
+    return None
+
+
+def sparse_codes(sentences: Sentences) -> Floats:
+    """The slab's mean where a dimension is more probably on than off, exactly 0 elsewhere; for spaces with gates."""
+    on_NZ, slab_NZ = sentences.gates_NZ, sentences.slab_NZ
+    if on_NZ is None or slab_NZ is None:
+        raise ValueError("the space has no gates")
+    return np.where(on_NZ >= 0.5, slab_NZ, 0)
+
+
+# The measure
+
+
+def sparsity(subject: Subject) -> Findings:
+    """Average Hoyer [Prokhorov et al. 2021, section 4.1.3] of samples and means, and what gates switch off."""
+    gated = subject.space.model.has_gates
+    if subject.space.dim == 1 and not gated:
+        raise TextspaceError("a code of one dimension is neither sparse nor dense: Hoyer needs 2 dimensions at least")
+    parts = [_hoyers(subject)] if subject.space.dim > 1 else []
+    parts += [_gates(subject)] if gated else []
+    return Findings(
+        {key: each for part in parts for key, each in part.estimates.items()},
+        {key: each for part in parts for key, each in part.tables.items()},
+        {key: each for part in parts for key, each in part.pictures.items()},
+        {key: each for part in parts for key, each in part.per_sentence.items()},
+    )
+
+
+def _code_kinds(test: Sentences) -> dict[str, tuple[str, Floats]]:
+    """What the codes of a kind are, and the codes; the first are the headline's."""
+    kinds = {"samples": ("one posterior sample a sentence", test.samples_NZ)}
+    if test.slab_NZ is not None:
+        kinds["means"] = "posterior means, (1 - E gamma) x the slab's mean", test.means_NZ
+        kinds["slab"] = "means of the slab, as if every dimension were on", test.slab_NZ
+        kinds["sparse"] = "sparse codes, the slab's mean where on (E gamma <= 0.5) and else 0", sparse_codes(test)
+    elif test.has_spread:
+        kinds["means"] = "posterior means", test.means_NZ
+    return kinds
+
+
+def _hoyers(subject: Subject) -> Findings:
+    space, test = subject.space, subject.test
+    kinds = _code_kinds(test)
+    size = len(test), space.dim
+    normal_NZ = np.random.default_rng(seed_of(subject.seed, "dense codes")).normal(size=size)
+    kinds["dense"] = f"{size[0]:,} draws of a dense Gaussian of {size[1]} dimensions, the floor", normal_NZ
+    asked = asked_share(space.recipe)
+    if asked is not None and isinstance(space.recipe.prior, BetaGatedPrior | SpikeAndSlabPrior):
+        drawn_NZ = space.prior_codes(len(test), seed=seed_of(subject.seed, "prior codes")).astype(np.float64)
+        kinds["prior"] = f"{size[0]:,} draws of {asked.where}, off with probability {asked.off:.3g}", drawn_NZ
+    estimates: dict[str, Estimate] = {}
+    by_sentence: dict[str, list[float]] = {}
+    series: dict[str, list[float]] = {}
+    rows: list[Row] = []
+    for kind, (what, codes_NZ) in kinds.items():
+        found = average_hoyer(codes_NZ)
+        own = kind not in ("dense", "prior")
+        if not len(found.there_M):
+            rows.append((what, None, found.dead, found.zeros))
+            continue
+        settings: Settings = {
+            "dimensions": space.dim,
+            "scaling": "each dimension divided by its deviation over the sentences, not centred",
+            "dead_dimensions": found.dead,
+            "zero_vectors": found.zeros,
+            "seed": subject.seed,
+            "error": "standard error over sentences" if own else "standard error over draws",
+        }
+        left_out = f", {found.zeros:,} codes of zeros left out" if found.zeros else ""
+        value, error = float(found.there_M.mean()), standard_error(found.there_M)
+        estimates[f"hoyer_{kind}"] = Estimate(
+            f"average Hoyer (0 dense, 1 one dimension each) of {what}{left_out}",
+            value,
+            error,
+            len(found.there_M),
+            "none",
+            None,
+            settings,
+        )
+        rows.append((what, plus_minus(value, error), found.dead, found.zeros))
+        if own and not found.zeros:
+            by_sentence[f"hoyer_{kind}"] = found.values_N.tolist()
+        if kind in ("samples", "means", "dense", "prior"):
+            series[_SHOWN[kind]] = _shown(found.there_M)
+    title = "Average Hoyer, each dimension divided by its deviation (dead ones, which never change, are 0)"
+    table = Table(title, ("codes", "average Hoyer", "dead dimensions", "codes of zeros"), tuple(rows))
+    picture = Picture("histogram", "Hoyer of each sentence's code", series, x_label="Hoyer (1: one dimension)")
+    return Findings(estimates, {"hoyer": table}, {"hoyer": picture}, by_sentence)
+
+
+_SHOWN = {
+    "samples": "posterior samples",
+    "means": "posterior means",
+    "dense": "dense Gaussian (floor)",
+    "prior": "draws of the prior",
+}
+
+
+def _shown(values_N: Floats) -> list[float]:
+    return values_N[spread_rows(len(values_N), DRAWN_VALUES)].round(4).tolist()
+
+
+def _gates(subject: Subject) -> Findings:
+    """How many dimensions are off in a sentence, against what was asked, and in how many sentences each is on."""
+    on_NZ, asked = subject.test.gates_NZ, asked_share(subject.space.recipe)
+    if on_NZ is None:
+        raise ValueError("the space has no gates")
+    count, dims = on_NZ.shape
+    is_on_NZ = on_NZ >= 0.5
+    share_off_N, probability_N = 1 - is_on_NZ.mean(1), 1 - on_NZ.mean(1)
+    density_Z = is_on_NZ.mean(0)
+    over_sentences = "standard error over sentences"
+    numbers: dict[str, tuple[str, float, float | None, str]] = {
+        "share_off": (
+            "share of dimensions that are off (E[gamma|x] > 0.5), mean over sentences",
+            float(share_off_N.mean()),
+            standard_error(share_off_N),
+            over_sentences,
+        ),
+        "share_off_deviation": (
+            "share of dimensions that are off (E[gamma|x] > 0.5), deviation over sentences",
+            float(share_off_N.std()),
+            jackknife_error(lambda rows: float(share_off_N[rows].std()), count),
+            f"standard error by a jackknife over {min(BLOCKS, count)} blocks of sentences",
+        ),
+        "off_probability": (
+            "probability that a dimension is off, E[gamma|x], mean over dimensions and sentences",
+            float(probability_N.mean()),
+            standard_error(probability_N),
+            over_sentences,
+        ),
+        "dead_dimensions": (
+            f"dimensions of {dims} that are off in every sentence",
+            float((density_Z == 0).sum()),
+            None,
+            "none: a count over these sentences",
+        ),
+        "always_on_dimensions": (
+            f"dimensions of {dims} that are on in every sentence",
+            float((density_Z == 1).sum()),
+            None,
+            "none: a count over these sentences",
+        ),
+    }
+    rows: list[Row] = [(name, plus_minus(value, error)) for name, value, error, _ in numbers.values()]
+    if asked is not None:
+        how = "none: it is what was asked"
+        numbers["share_off_asked"] = f"share of dimensions off that {asked.where} asks for", asked.off, None, how
+        below = float(probability_N.mean()) - asked.off
+        name = f"probability that a dimension is off less what {asked.where} asks for"
+        numbers["off_less_asked"] = name, below, standard_error(probability_N), over_sentences
+        rows = [(numbers["share_off_asked"][0], plus_minus(asked.off, None)), *rows]
+        rows.append((name, plus_minus(below, standard_error(probability_N))))
+    settings: Settings = {"dimensions": dims, "gates": "at their mean, E[gamma|x]"}
+    estimates = {
+        key: Estimate(name, value, error, count, "none", None, settings | {"error": how})
+        for key, (name, value, error, how) in numbers.items()
+    }
+    order_Z = np.argsort(-density_Z, kind="stable")
+    title = "Share of sentences in which each dimension is on, dimensions sorted"
+    told = f", asked: {asked.off:.3g}" if asked else ""
+    pictures = {
+        "share_off": Picture(
+            "histogram",
+            f"Share of the {dims} dimensions that are off in a sentence{told}",
+            {"off (E gamma > 0.5)": _shown(share_off_N), "mean probability of off": _shown(probability_N)},
+            x_label="share of dimensions",
+        ),
+        "density": Picture(
+            "lines",
+            title,
+            {"on (E gamma <= 0.5)": density_Z[order_Z].tolist(), "mean probability": on_NZ.mean(0)[order_Z].tolist()},
+            x=[float(place) for place in range(1, dims + 1)],
+            x_label="dimensions, the densest first",
+            y_label="share of sentences",
+        ),
+    }
+    return Findings(
+        estimates,
+        {"gates": Table("What gates switch off", ("of", "found"), tuple(rows))},
+        pictures,
+        {"share_off": share_off_N.tolist(), "off_probability": probability_N.tolist()},
+    )
+
+
+MEASURES: dict[str, Measure] = {
+    "sparsity": Measure(
+        sparsity, "How few dimensions a sentence uses, and how many its gates switch off.", needs=("codes",)
+    ),
+}

@@ -1,0 +1,175 @@
+"""Hugging Face encoders: found by name, kept with a space, and built again without the hub.
+
+A space keeps the encoder's architecture and its tokenizer as two texts (`encoder/config.json` and
+`encoder/tokenizer.json`); its weights lie with all others. Only architectures that `transformers` itself has are built:
+no code comes from a model's repository or from a space's folder, and weights are read from safetensors alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tokenizers
+import torch
+from torch import nn
+
+from textspace.config import PretrainedEncoder
+from textspace.errors import TextspaceError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["FOLDER", "EncoderFiles", "network_with_weights"]
+
+FOLDER = "encoder"
+"""Where a space's folder has the files."""
+
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+
+_WITHOUT = ("auto_map", "quantization_config", "attn_implementation", "dtype", "torch_dtype", "transformers_version")
+"""What of a config is not the architecture: where it was, on what, and code of others."""
+
+
+class EncoderFiles:
+    """What an encoder of Hugging Face is, weights apart: its architecture, and how it reads text.
+
+    Args:
+        config: the text of its `config.json`.
+        tokenizer: the text of its `tokenizer.json`, which also says after how many tokens to cut.
+    """
+
+    def __init__(self, config: str, tokenizer: str) -> None:
+        self.config, self.tokenizer = config, tokenizer
+        self._library = tokenizers.Tokenizer.from_str(tokenizer)
+
+    @classmethod
+    def fetch(cls, chosen: PretrainedEncoder) -> EncoderFiles:
+        """Those of the model that a recipe names, from its folder or the hub."""
+        transformers = _transformers()
+        with _loading(chosen.model):
+            config = transformers.AutoConfig.from_pretrained(chosen.model, trust_remote_code=False)
+            reads = transformers.AutoTokenizer.from_pretrained(chosen.model, trust_remote_code=False)
+            library = tokenizers.Tokenizer.from_str(reads.backend_tokenizer.to_str())
+        library.no_padding()
+        library.enable_truncation(_most_tokens(chosen, config, reads.model_max_length))
+        return cls(json.dumps(_architecture(config.to_dict()), indent=1, sort_keys=True) + "\n", library.to_str())
+
+    @classmethod
+    def read(cls, folder: Path) -> EncoderFiles:
+        """Those that `write` left in a folder."""
+        try:
+            return cls(*((folder / name).read_text(encoding="utf-8") for name in (CONFIG, TOKENIZER)))
+        except OSError as error:
+            raise TextspaceError(f"the encoder's files in {folder} cannot be read: {error.strerror or error}") from None
+        except Exception as error:  # the library raises bare Exception
+            told = str(error).partition("\n")[0]
+            raise TextspaceError(f"the encoder's files in {folder} are damaged ({told}): copy them again") from None
+
+    def by_name(self) -> dict[str, bytes]:
+        """What to write into a folder, for `read`."""
+        return {CONFIG: self.config.encode(), TOKENIZER: self.tokenizer.encode()}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return sha256(json.dumps([self.config, self.tokenizer]).encode()).hexdigest()
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """Ids of each text as the model wants them, its own special tokens included; at least one."""
+        return [encoding.ids or [0] for encoding in self._library.encode_batch_fast(texts)]
+
+    def network(self) -> PreTrainedModel:
+        """The architecture with weights that mean nothing yet."""
+        transformers = _transformers()
+        try:
+            data = _architecture(json.loads(self.config))
+            config = transformers.CONFIG_MAPPING[data.pop("model_type")].from_dict(data)
+            return _encoder_of(transformers.AutoModel.from_config(config, trust_remote_code=False).float())
+        except Exception as error:  # whatever the library meets in a file that somebody else wrote
+            told = str(error).partition("\n")[0]
+            raise TextspaceError(
+                f"the encoder's architecture ({told}) is none that transformers {transformers.__version__} can build: "
+                "update it, or copy the space again"
+            ) from None
+
+
+def network_with_weights(chosen: PretrainedEncoder) -> PreTrainedModel:
+    """The model that a recipe names, as its makers trained it."""
+    transformers = _transformers()
+    with _loading(chosen.model):
+        network, told = transformers.AutoModel.from_pretrained(
+            chosen.model, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+    encoder = _encoder_of(network)
+    own = {name for name, parameter in network.named_parameters() if any(parameter is p for p in encoder.parameters())}
+    absent = sorted(own & {*told["missing_keys"], *(name for name, *_ in told["mismatched_keys"])})
+    if absent:
+        raise TextspaceError(f"{chosen.model!r} has no weights for its {absent[0]!r}: choose another encoder.model")
+    return encoder
+
+
+def _architecture(config: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in _WITHOUT and not name.startswith("_")}
+
+
+def _encoder_of(network: PreTrainedModel) -> PreTrainedModel:
+    """The part that makes a state of every token: no decoder, and no layer above the first token."""
+    if network.config.is_encoder_decoder:
+        network = network.get_encoder()
+    if isinstance(getattr(network, "pooler", None), nn.Module):
+        network.pooler = None
+    return network
+
+
+def _most_tokens(chosen: PretrainedEncoder, config: Any, tokenizer_limit: int) -> int:
+    """Where to cut: at the recipe's limit or the model's own; special tokens count."""
+    positions = getattr(config, "max_position_embeddings", None) or 10**6
+    unknown = tokenizer_limit > 10**6
+    # Some models cannot use their first two positions, and then their tokenizer says so.
+    own = positions - 2 if unknown else min(tokenizer_limit, positions)
+    if chosen.max_tokens is not None and chosen.max_tokens > own:
+        raise TextspaceError(
+            f"encoder.max_tokens is {chosen.max_tokens}, and {chosen.model!r} reads at most {own} tokens: give no more"
+        )
+    return own if chosen.max_tokens is None else chosen.max_tokens
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise TextspaceError(
+            'a pretrained encoder needs the transformers library: install it with pip install "textspace[transformers]"'
+        ) from None
+    return transformers
+
+
+@contextmanager
+def _loading(model: str) -> Iterator[None]:
+    """Without the library's own reports; what goes wrong is told in one sentence."""
+    if not model:
+        raise TextspaceError(
+            "this recipe needs a pretrained encoder: name it with --set encoder.model=..., "
+            "a folder or a model of the Hugging Face hub"
+        )
+    logging = _transformers().utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    except Exception as error:  # of the library, the hub's client, the network, or files that somebody else wrote
+        told = str(error).strip().partition("\n")[0].rstrip(".")
+        raise TextspaceError(
+            f"the encoder {model!r} cannot be loaded ({told}): give a folder with config.json, tokenizer.json and "
+            "model.safetensors, or the name of a model of the Hugging Face hub while that can be reached"
+        ) from None
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
