@@ -199,7 +199,8 @@ def test_parts_that_cannot_work_together_are_one_sentence(name: str, changes: di
         ("vae", GATED),
         ("vae", {**GATED, "objective.samples": 2, "objective.codes_per_gate": 3, "objective.gate_kl_weight": 0.1}),
         ("hsvae", {"objective.free_bits": {"target": 3, "on": "batch"}}),
-        ("hsvae", {"posterior.hard": False, "posterior.slab_sees_gates": False, "posterior.layers": 0}),
+        ("hsvae", {"posterior.slab_sees_gates": False, "posterior.layers": 0}),
+        pytest.param("hsvae", {"posterior.hard": False}, marks=pytest.mark.filterwarnings("ignore:posterior.hard")),
         ("hsvae", {"objective": {"kind": "iwae", "samples": 3}}),
         ("hsvae", {"training.update": {"kind": "aggressive", "window": 2, "cap": 3}}),
         ("hsvae", {"pretrain": {"keep": "encoder", "epochs": 1}}),
@@ -221,6 +222,13 @@ def test_parts_that_can_work_together_train(name: str, changes: dict, tiny, tmp_
     trainer = trainer_on(tiny, recipe, tmp_path / "run")
     assert math.isfinite(trainer.run().best)
     assert len(list(records(trainer.folder / "steps.jsonl", "step"))) == 3
+
+
+def test_relaxed_switches_are_warned_of() -> None:
+    for name in ("hsvae", "ton-vae"):
+        recipe = small(RECIPES[name].but({"posterior.hard": False}))
+        with pytest.warns(UserWarning, match="the estimate of the KL may fall below 0 without end"):
+            build_objective(recipe, Model(recipe, 20))
 
 
 # Training never breaks

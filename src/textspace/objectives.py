@@ -104,6 +104,12 @@ class Elbo:
         self.batch_terms = config.free_bits is not None and config.free_bits.on == "batch"
         if config.free_bits is not None:
             _needs_closed_kl(config.free_bits, model)
+        if isinstance(gates := model.recipe.posterior, SpikeAndSlabPosterior) and not gates.hard:
+            warnings.warn(
+                "posterior.hard is false: at relaxed switches the estimate of the KL may fall below 0 without end, and "
+                "the loss with it: set posterior.hard=true",
+                stacklevel=2,
+            )
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         kl = kl_terms(passed)

@@ -216,6 +216,7 @@ def relaxed(model: Model) -> Model:
     return made
 
 
+@pytest.mark.filterwarnings("ignore:posterior.hard is false")
 def test_relaxed_switches_make_what_is_no_kl_and_nothing_that_is_reported(world: World) -> None:
     """Slabs far from 0 and narrow: relaxed codes lie between them and the spike, where log q - log p is negative."""
     model = relaxed(world.models["hsvae"])

@@ -121,7 +121,8 @@ class SpikeAndSlabPosterior(Config):
     temperature: Annotated[float, Field(ge=0.01, le=10)] = 0.5
     """Of the relaxed switches that training draws; everything else draws switches that are on or off."""
     hard: bool = True
-    """Whether training's switches have the value of hard ones too, and only their gradient is relaxed."""
+    """Whether training's switches have the value of hard ones too, and only their gradient is relaxed. Without this
+    training may find codes between on and off that make the KL's estimate negative without end."""
     concentration: tuple[Concentration, Concentration] = (0.5, 100.0)
     """Smallest and largest parameter of the Beta distributions; gradients pass as if there were no such bounds."""
 
