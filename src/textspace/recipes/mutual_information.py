@@ -55,7 +55,7 @@ RECIPES = [
     derived(
         _SMIM,
         "smim-pretrain",
-        "`smim` that starts from a briefly trained autoencoder: far better copies in a tenth of the steps.",
+        "`smim` that starts from a briefly trained autoencoder: far better copies after as many steps.",
         _LIVNE_2020,
         {
             "pretrain": {"keep": "both", "epochs": 4},
