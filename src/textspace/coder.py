@@ -211,15 +211,17 @@ class Coder:
         self, features_BH: Tensor, noise: Noise, what: str, strength: float | None, sparse: bool
     ) -> list[Tensor]:
         """What `_encode` gives, of one batch."""
-        off_BZ: Any = self.model.gates(features_BH)
+        off_BZ: Any = self.model.gates(features_BH) if sparse or what == "gates" else None
         if what == "gates":
             return [1 - off_BZ]
-        mean_BZ, deviation_BZ = self.model.code_moments(features_BH, noise)
         if what == "parameters":
-            return [mean_BZ, deviation_BZ]
-        codes_BZ = self.model.slab_means(features_BH) if sparse else mean_BZ
-        if what == "sample":
-            codes_BZ = strayed(self.model.sites(features_BH, noise, 1)["z"], codes_BZ, noise, strength)[0]
+            return [*self.model.code_moments(features_BH, noise)]
+        if what == "sample" and strength is None:  # which needs no mean
+            codes_BZ = self.model.sites(features_BH, noise, 1)["z"].value_SBZ[0]
+        else:
+            codes_BZ = self.model.slab_means(features_BH) if sparse else self.model.code_moments(features_BH, noise)[0]
+            if what == "sample":
+                codes_BZ = strayed(self.model.sites(features_BH, noise, 1)["z"], codes_BZ, noise, strength)[0]
         return [codes_BZ.masked_fill(off_BZ > OFF, 0) if sparse else codes_BZ]
 
     @torch.no_grad()

@@ -238,14 +238,14 @@ class Wae:
             _needs_kl("wae with a kl_weight", model)
         self.has_kl = _needs_latent("wae", model).has_log_prob
         self.kl_weight = None if config.kl_weight is None else schedule(config.kl_weight)
-        self.prior = model.prior
+        self.model = model
         self.mmd_weight = schedule(config.mmd_weight)
         self.config = config
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         own = self.shared(passed.sites, passed.noise)
         z_NZ, prior_NZ = (_with_others(own[name], name, others) for name in ("z", "prior"))
-        variance = self.prior.codes().variance.mean().detach() if self.prior is not None else 1.0
+        variance = self.model.prior.codes().variance.mean().detach()  # type: ignore[union-attr]
         distance = mmd(z_NZ, prior_NZ, self.config.scales, self.config.kernel, variance)
         terms = {"reconstruction": _reconstruction(passed), "mmd": Term(distance, per="batch")}
         kl = kl_terms(passed) if self.has_kl else {}

@@ -177,13 +177,13 @@ class Melbo:
     def _meets(self, nll: Estimate) -> Estimate:
         """Where MELBO meets an estimate, as the logarithm of a set size."""
         name = (
-            f"log10 of the set size at which MELBO ({self.words}) would meet {nll.value:.2f} ({nll.name}), were the "
-            f"reconstruction the same{self.end_words}"
+            f"log10 of the set size at which MELBO would reach {nll.value:.2f} nats, were the reconstruction the same "
+            f"({self.words}){self.end_words}"
         )
         error = standard_error(self.reconstruction_N)
         value = self.meeting_size_log10(nll.value)
         error = None if error is None else error / math.log(10)
-        return Estimate(name, value, error, len(self), "none", None, self._settings)
+        return Estimate(name, value, error, len(self), "none", None, self._settings | {"reaches": nll.name})
 
     def _mean(self, name: str, nats_N: Floats) -> Estimate:
         value, error = float(nats_N.mean()), standard_error(nats_N)

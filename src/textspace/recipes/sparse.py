@@ -56,8 +56,8 @@ RECIPES = [
     derived(
         _DENSE,
         "hsvae",
-        "Sparse codes: each dimension has a Beta gate that switches it off, for about 80 percent of the sentences; "
-        "prior.alpha and prior.beta set how many.",
+        "Sparse codes: each dimension has a Beta gate that can switch it off, with a prior of 80 percent off; "
+        "prior.alpha and prior.beta, or --sparsity, set how much.",
         _PROKHOROV_2021,
         {
             "posterior": {"kind": "spike-and-slab"},

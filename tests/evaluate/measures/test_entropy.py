@@ -6,27 +6,10 @@ import numpy as np
 import pytest
 import torch
 from helpers import small, tiny_sentences
-from small_subjects import collapse, spread_out, subject_on, untrained, with_codes
+from small_subjects import collapse, subject_on, untrained, with_codes
 
 from textspace.evaluate.measures.entropy import code_entropy, nearest_neighbour_entropy
 from textspace.recipes import RECIPES
-from textspace.space import Space
-
-
-@pytest.fixture
-def chance() -> np.random.Generator:
-    return np.random.default_rng(1)
-
-
-@pytest.fixture
-def space(tiny) -> Space:
-    return spread_out(small(RECIPES["vae"]), tiny.tokenizer)
-
-
-@pytest.fixture
-def autoencoder(tiny) -> Space:
-    recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
-    return untrained(recipe, tiny.tokenizer)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 4, 8])

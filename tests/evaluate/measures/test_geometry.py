@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import small, tiny_sentences
-from small_subjects import collapse, gated, spread_out, subject_on, untrained, with_codes
+from helpers import tiny_sentences
+from small_subjects import collapse, gated, subject_on, with_codes
 from torch.distributions import Normal
 
 from textspace.data.batching import make_batch
@@ -32,25 +32,6 @@ from textspace.evaluate.measures.pairwise import (
 )
 from textspace.evaluate.text_metrics import plus_minus, word_edit_distance
 from textspace.noise import Noise
-from textspace.recipes import RECIPES
-from textspace.space import Space
-
-
-@pytest.fixture
-def chance() -> np.random.Generator:
-    return np.random.default_rng(1)
-
-
-@pytest.fixture
-def space(tiny) -> Space:
-    return spread_out(small(RECIPES["vae"]), tiny.tokenizer)
-
-
-@pytest.fixture
-def autoencoder(tiny) -> Space:
-    recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
-    return untrained(recipe, tiny.tokenizer)
-
 
 # Pairs
 
