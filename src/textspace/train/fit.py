@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from pydantic import BaseModel
 
 import textspace
 from textspace import folder as folders
+from textspace.coder import OFF, Coder
 from textspace.config import PretrainedEncoder, Recipe
-from textspace.data.batching import Mixing, make_batch, plan_batches
+from textspace.data.batching import Mixing
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
@@ -194,7 +194,8 @@ def train(
                     if recipe.posterior is not None and str(examination.diagnosis) != trainer.told:
                         say(str(examination.diagnosis))
         if (asked := asked_share(recipe)) is not None:
-            metrics["sparsity"] = {"asked": asked.off, **_share_off(model, splits["valid"])}
+            coder = Coder(recipe, prepared.tokenizer, model)
+            metrics["sparsity"] = {"asked": asked.off, **_share_off(coder, splits["valid"])}
             say(_sparsity_told(metrics["sparsity"]))
         folders.save(folder, recipe, prepared.tokenizer, model, metrics)
         if curves:
@@ -243,20 +244,13 @@ def _first_phase(
     )
 
 
-@torch.no_grad()
-def _share_off(model: Model, split: EncodedSplit) -> dict[str, float | None]:
+def _share_off(coder: Coder, split: EncodedSplit) -> dict[str, float | None]:
     """The share of dimensions whose gates are more probably off than on in a sentence, and the mean gate."""
-    if not model.has_gates:
+    if not coder.model.has_gates:
         return {"achieved": None, "mean_gate": None}
-    totals = torch.zeros(2, dtype=torch.float64)
-    model.eval()
-    for rows in plan_batches(split.lengths, tokens=2**14, seed=0, epoch=0, shuffle=False):
-        batch = make_batch(split, rows).to(next(model.parameters()).device)
-        features_BH: Any = model.features(batch.encoder)
-        off_BZ: Any = model.gates(features_BH)
-        totals += torch.stack([(off_BZ > 0.5).double().sum(), off_BZ.double().sum()]).cpu()
-    achieved, mean_gate = (totals / (len(split) * model.recipe.latent.dim)).tolist()
-    return {"achieved": achieved, "mean_gate": mean_gate}
+    (on_NZ,) = coder._encode(split, "gates", None, False, 0)
+    off_NZ = 1 - on_NZ.double()
+    return {"achieved": float((off_NZ > OFF).double().mean()), "mean_gate": float(off_NZ.mean())}
 
 
 def _sparsity_told(sparsity: dict[str, Any]) -> str:
