@@ -68,7 +68,7 @@ RECIPES = [
     derived(
         _DENSE,
         "mat-vae",
-        "Gaussian posterior, spike-and-slab prior that is off in 80 percent, and codes drawn to it by MMD.",
+        "Gaussian posterior, spike-and-slab prior that is off in 80 percent, and MMD to it; codes of text stay dense.",
         _MATHIEU_2019,
         {
             "prior": {"kind": "spike-and-slab", "off": 0.8},
