@@ -4,7 +4,7 @@ import re
 import pytest
 from helpers import small
 
-from textspace.config import PLATEAU_PRESETS, Constant, Linear, Recipe
+from textspace.config import PLATEAU_PRESETS, Constant, Linear, Recipe, RecurrentDecoder
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.objectives import build_objective
@@ -92,6 +92,7 @@ def test_mistakes_are_one_sentence(settings: list[str], sentence: str) -> None:
         ("[]", "the recipe is []"),
         ('{"latnt": {}}', "recipe has no option 'latnt'"),
         ('{"objective": {"kind": "elbo", "beta": 1}}', "recipe has no option 'objective.beta'"),
+        ('{"encoder": {"hidden": 64}}', "encoder.kind is missing: say which kind of encoder it is"),
         ('{"format": 99}', "the recipe has format 99 and this version of textspace reads up to 1"),
     ],
 )
@@ -287,6 +288,7 @@ LATER = [
     "objective.gate_share",
     "objective.samples",
     "objective.codes_per_gate",
+    "training.average",
 ]
 """Options that the first recipe.json files did not have."""
 
@@ -357,6 +359,12 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     objective = recipe.objective
     assert (objective.gate_kl_weight, objective.activity, objective.gate_share) == (None, None, None)
     assert (objective.samples, objective.codes_per_gate) == (1, 1)
+    assert recipe.training.average == "sentences"
+    assert not recipe.is_token_level
+
+
+def test_a_decoder_without_a_kind_is_recurrent() -> None:
+    assert Recipe.from_json('{"decoder": {"hidden": 64}}').decoder == RecurrentDecoder(hidden=64)
 
 
 @pytest.mark.parametrize("corpus", SIZES)
@@ -372,6 +380,24 @@ def test_a_recipe_in_another_size_differs_in_nothing_else(name: str, corpus: str
         sizes = sizes[2:]
     data, before = (without(json.loads(r.to_json()), sizes) for r in (recipe, RECIPES[name]))
     assert data == before
+
+
+@pytest.mark.parametrize("name", ["vat", "transformer-vae", "transformer-lm"])
+def test_sizes_of_recurrent_networks_are_none_of_transformers(name: str) -> None:
+    told = f"the sizes 'ptb' are of recurrent networks, and recipe '{name}' has Transformers: set hidden, layers, heads"
+    with pytest.raises(TextspaceError, match=told):
+        sized(RECIPES[name], "ptb")
+
+
+def test_a_kind_of_network_is_one_setting_away() -> None:
+    """Sizes that were left at their defaults become the other kind's."""
+    recipe = RECIPES["vae"].with_settings(["encoder.kind=transformer", "decoder.kind=transformer"])
+    assert (recipe.encoder.hidden, recipe.decoder.layers, recipe.decoder.heads) == (128, 4, 8)
+    settings = ["decoder.kind=gru", "decoder.tie_output=false", "pooling.kind=mean", "share_embeddings=false"]
+    back = RECIPES["vat"].with_settings(settings)
+    assert (back.decoder.kind, back.is_token_level) == ("gru", False)
+    build_objective(small(recipe), Model(small(recipe), 20))
+    build_objective(small(back), Model(small(back), 20))
 
 
 def test_an_unknown_size_is_one_sentence() -> None:

@@ -8,7 +8,7 @@ import torch
 from helpers import small
 from torch import Tensor
 
-from textspace.data.batching import make_batch
+from textspace.data.batching import batch_of, make_batch
 from textspace.data.tokenizers import END, PAD, START, UNKNOWN
 from textspace.model import Model
 from textspace.noise import Noise
@@ -18,8 +18,8 @@ from textspace.types import Batch
 DROP = 0.3
 
 
-def model_of(tiny, **more: object) -> Model:
-    recipe = small(RECIPES["vae"]).but({"encoder.word_dropout": DROP, **more})
+def model_of(tiny, name: str = "vae", **more: object) -> Model:
+    recipe = small(RECIPES[name]).but({"encoder.word_dropout": DROP, **more})
     return Model(recipe, len(tiny.tokenizer)).train()
 
 
@@ -36,8 +36,9 @@ def ids_read(module: torch.nn.Module, model: Model, batch: Batch, step: int = 0)
     return read[0]
 
 
-def test_some_words_become_unknown_and_specials_stay(tiny, batch: Batch) -> None:
-    model, given_BT = model_of(tiny), batch.encoder.ids_BT
+@pytest.mark.parametrize("name", ["vae", "vat"])
+def test_some_words_become_unknown_and_specials_stay(tiny, batch: Batch, name: str) -> None:
+    model, given_BT = model_of(tiny, name), batch.encoder.ids_BT
     read_BT = ids_read(model.encoder, model, batch)
     special_BT = (given_BT == START) | (given_BT == END) | (given_BT == PAD)
     assert torch.equal(read_BT[special_BT], given_BT[special_BT])
@@ -73,3 +74,19 @@ def test_nothing_is_hidden_outside_training(tiny, batch: Batch) -> None:
 def test_training_without_noise_is_a_mistake(tiny, batch: Batch) -> None:
     with pytest.raises(ValueError, match="needs noise in training"):
         model_of(tiny).features(batch.encoder)
+    with pytest.raises(ValueError, match="dropout in the encoder needs noise in training"):
+        model_of(tiny, "vat", **{"encoder.word_dropout": 0.0}).features(batch.encoder)
+
+
+@torch.no_grad()
+def test_a_transformer_knows_places_and_reads_both_ways(tiny) -> None:
+    """The state of a word changes with the order of the others, with those before it and with those after it."""
+    encoder = model_of(tiny, "vat").eval().encoder
+    states = {
+        words: encoder(batch_of([list(words)]).encoder).all_BTH[0]
+        for words in ((5, 6, 7, 8), (5, 7, 6, 8), (9, 6, 7, 8), (5, 6, 7, 9))
+    }
+    plain = states.pop((5, 6, 7, 8))
+    assert (plain[4] - states[5, 7, 6, 8][4]).abs().max() > 1e-3  # of the last word
+    assert (plain[4] - states[9, 6, 7, 8][4]).abs().max() > 1e-3
+    assert (plain[1] - states[5, 6, 7, 9][1]).abs().max() > 1e-3  # of the first

@@ -17,12 +17,13 @@ from torch import Tensor
 from textspace import generate as module
 from textspace.data.batching import batch_of
 from textspace.data.tokenizers import END, FIRST_PREDICTED, START, UNKNOWN
-from textspace.decoders import RecurrentDecoder
+from textspace.decoders import Decoder, RecurrentDecoder
 from textspace.errors import TextspaceError
 from textspace.generate import Beam, Generated, Greedy, Method, Sampling, generate, method_named
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
+from textspace.types import PaddedCodes, View
 
 VOCABULARY = 6  # three words: <unk> and two others
 WORDS = [UNKNOWN, 4, 5]
@@ -39,28 +40,42 @@ KINDS: dict[str, dict[str, Any]] = {
     "lstm, two layers": {"decoder.layers": 2},
     "gru, two layers": {"decoder.kind": "gru", "decoder.layers": 2},
     "language model": {},
+    "transformer": {"decoder.tie_output": False},
+    "tokens": {"decoder.tie_output": False},
+    "transformer language model": {"decoder.tie_output": False},
 }
+RECIPE_OF = {"language model": "lstm-lm", "transformer language model": "transformer-lm", "tokens": "vat"}
+SEEDS = {"transformer language model": 4, "tokens": 5}
+"""Where others give sentences that never end, or one word without end."""
+Codes = Tensor | PaddedCodes | None
 
 
-def decoder_of(kind: str, vocabulary: int = 20, weights: float = 0.7, seed: int = 0) -> RecurrentDecoder:
-    recipe = small(RECIPES["lstm-lm" if kind == "language model" else "vae"]).but(KINDS[kind])
+def decoder_of(kind: str, vocabulary: int = 20, weights: float = 0.7, seed: int = 0) -> Decoder:
+    name = RECIPE_OF.get(kind, "transformer-vae" if kind.startswith("transformer") else "vae")
+    recipe = small(RECIPES[name]).but(KINDS[kind])
     changes = {"initial.weights": weights, "initial.embeddings": 1.0, "training.seed": seed}
     return Model(recipe.but(changes), vocabulary).decoder.double()
 
 
-def codes(decoder: RecurrentDecoder, count: int) -> Tensor | None:
+def codes(decoder: Decoder, count: int) -> Codes:
+    """Of tokens, two to six of a sentence; what stands at padding is no code."""
     if decoder.dim is None:
         return None
-    return 2 * torch.randn(count, decoder.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    chance = torch.Generator().manual_seed(1)
+    if not decoder.of_tokens:
+        return 2 * torch.randn(count, decoder.dim, dtype=torch.float64, generator=chance)
+    values_NTZ = 2 * torch.randn(count, 6, decoder.dim, dtype=torch.float64, generator=chance)
+    mask_NT = torch.arange(6) < 2 + torch.arange(count)[:, None] % 5
+    return PaddedCodes(values_NTZ.where(mask_NT[:, :, None], 50.0), mask_NT)
 
 
-def made(decoder: RecurrentDecoder, method: Method, count: int, seed: int = 0) -> Generated:
+def made(decoder: Decoder, method: Method, count: int, seed: int = 0) -> Generated:
     return generate(decoder, codes(decoder, count), method, rows_N=torch.arange(count), seed=seed)
 
 
 @pytest.fixture(params=KINDS)
-def decoder(request: pytest.FixtureRequest) -> RecurrentDecoder:
-    return decoder_of(request.param)
+def decoder(request: pytest.FixtureRequest) -> Decoder:
+    return decoder_of(request.param, seed=SEEDS.get(request.param, 0))
 
 
 @pytest.fixture(params=METHODS, ids=repr)
@@ -68,19 +83,26 @@ def method(request: pytest.FixtureRequest) -> Method:
     return request.param
 
 
-def log_next(decoder: RecurrentDecoder, z_1Z: Tensor | None, words: list[int]) -> Tensor:
-    """log p of all next tokens, by reading the words one by one from the start."""
-    decoder.eval()
-    state = decoder.start(z_1Z)
+def log_next(decoder: Decoder, z_1Z: Codes, words: list[int]) -> Tensor:
+    """log p of all next tokens, without any state: each of them scored after the words, read from the start."""
+    predicted = range(FIRST_PREDICTED, decoder.embedding.num_embeddings)
+    ids_VT = torch.tensor([[START, *words, token] for token in predicted])
+    z_VZ = None if z_1Z is None else z_1Z[torch.zeros(len(predicted), dtype=torch.long)]
+    return log_px(decoder, z_VZ, View(ids_VT, torch.full((len(predicted),), ids_VT.shape[1])))[:, -1]
+
+
+def log_px(decoder: Decoder, z_NZ: Codes, view: View) -> Tensor:
+    """Of every token, (N, T - 1)."""
+    noise = Noise(0, 0, torch.arange(len(view.ids_BT)))
     with torch.no_grad():
-        for token in [START, *words]:
-            logits_1V, state = decoder.step(torch.tensor([token]), z_1Z, state)
-    return logits_1V[0].log_softmax(0)
+        if isinstance(z_NZ, PaddedCodes):
+            return decoder.eval()(z_NZ.values_NTZ[None], view, noise, mask_BU=z_NZ.mask_NT)[0]
+        return decoder.eval()(None if z_NZ is None else z_NZ[None], view, noise)[0]
 
 
 def enumerated(
-    decoder: RecurrentDecoder,
-    z_1Z: Tensor | None,
+    decoder: Decoder,
+    z_1Z: Codes,
     max_tokens: int,
     changed: Callable[[Tensor], Tensor] = lambda log_p_V: log_p_V,
 ) -> dict[tuple[int, ...], float]:
@@ -97,7 +119,7 @@ def enumerated(
     return found
 
 
-def test_greedy_is_the_stepwise_argmax(decoder: RecurrentDecoder) -> None:
+def test_greedy_is_the_stepwise_argmax(decoder: Decoder) -> None:
     count, max_tokens = 30, 12
     z_NZ = codes(decoder, count)
     generated = made(decoder, Greedy(max_tokens=max_tokens), count)
@@ -117,7 +139,7 @@ def test_greedy_is_the_stepwise_argmax(decoder: RecurrentDecoder) -> None:
         assert 0 < generated.ended_N.sum() < count
 
 
-@pytest.mark.parametrize("kind", ["lstm, two layers", "gru", "language model"])
+@pytest.mark.parametrize("kind", ["lstm, two layers", "gru", "language model", "transformer", "tokens"])
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 0.5])
 def test_a_beam_of_all_prefixes_is_exhaustive_search(kind: str, alpha: float) -> None:
     lengths = set()
@@ -135,11 +157,12 @@ def test_a_beam_of_all_prefixes_is_exhaustive_search(kind: str, alpha: float) ->
     assert len(lengths) > 1
 
 
+@pytest.mark.parametrize("kind", ["lstm", "tokens"])
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
 @pytest.mark.parametrize("width", [1, 2, 5])
-def test_a_beam_does_what_its_description_says(width: int, alpha: float) -> None:
-    """The same search without batches and without stopping early."""
-    decoder, count, max_tokens = decoder_of("lstm"), 15, 8
+def test_a_beam_does_what_its_description_says(kind: str, width: int, alpha: float) -> None:
+    """The same search without batches, without stopping early, and without any state."""
+    decoder, count, max_tokens = decoder_of(kind), 15, 8
     generated = made(decoder, Beam(max_tokens=max_tokens, width=width, length_penalty=alpha), count)
     z_NZ = codes(decoder, count)
     assert z_NZ is not None
@@ -159,7 +182,7 @@ def test_a_beam_does_what_its_description_says(width: int, alpha: float) -> None
         assert generated.ids[row] == max(whole)[1][:-1]
 
 
-def test_a_beam_of_one_is_greedy_where_greedy_ends(decoder: RecurrentDecoder) -> None:
+def test_a_beam_of_one_is_greedy_where_greedy_ends(decoder: Decoder) -> None:
     """Else the beam, which makes whole sentences only, ends the greedy words at max_tokens by force."""
     greedy, beam = (made(decoder, method, 60) for method in (Greedy(max_tokens=12), Beam(max_tokens=12, width=1)))
     assert beam.ended_N.all()
@@ -215,28 +238,33 @@ def test_samples_follow_the_enumerated_probabilities(options: dict[str, Any], fl
     assert stats.chi2.sf(statistic, len(pairs) - 1) > 1e-3
 
 
-def test_batches_change_nothing(decoder: RecurrentDecoder, method: Method) -> None:
+def part_of(z_NZ: Codes, start: int, end: int) -> Codes:
+    """Those of some sentences, without padding that only others need."""
+    if isinstance(z_NZ, PaddedCodes):
+        return PaddedCodes.of(z_NZ[start:end].unpadded())
+    return None if z_NZ is None else z_NZ[start:end]
+
+
+def test_batches_change_nothing(decoder: Decoder, method: Method) -> None:
     whole = made(decoder, method, 64, seed=3)
     z_NZ = codes(decoder, 64)
     rows_N = torch.arange(64)
-    for size in (1, 23):
+    for size, count in ((1, 16), (23, 64)):
         parts = [
-            generate(decoder, None if z_NZ is None else z_NZ[i : i + size], method, rows_N=rows_N[i : i + size], seed=3)
-            for i in range(0, 64, size)
+            generate(decoder, part_of(z_NZ, i, i + size), method, rows_N=rows_N[i : i + size], seed=3)
+            for i in range(0, count, size)
         ]
-        assert list(itertools.chain.from_iterable(part.ids for part in parts)) == whole.ids
-        assert torch.equal(torch.cat([part.ended_N for part in parts]), whole.ended_N)
+        assert list(itertools.chain.from_iterable(part.ids for part in parts)) == whole.ids[:count]
+        assert torch.equal(torch.cat([part.ended_N for part in parts]), whole.ended_N[:count])
         log_prob_N = torch.cat([part.log_prob_N for part in parts])
-        torch.testing.assert_close(log_prob_N, whole.log_prob_N, atol=1e-10, rtol=0)
+        torch.testing.assert_close(log_prob_N, whole.log_prob_N[:count], atol=1e-10, rtol=0)
 
 
-def test_log_prob_is_the_models_own(decoder: RecurrentDecoder, method: Method) -> None:
+def test_log_prob_is_the_models_own(decoder: Decoder, method: Method) -> None:
     generated = made(decoder, method, 40)
-    z_NZ = codes(decoder, 40)
-    batch = batch_of(generated.ids)
-    log_px_1NT = decoder.eval()(None if z_NZ is None else z_NZ[None], batch.decoder, Noise(0, 0, batch.rows_B)).detach()
+    log_px_NT = log_px(decoder, codes(decoder, 40), batch_of(generated.ids).decoder)
     for row, (words, ended) in enumerate(zip(generated.ids, generated.ended_N.tolist(), strict=True)):
-        expected = log_px_1NT[0, row, : len(words) + ended].sum().item()
+        expected = log_px_NT[row, : len(words) + ended].sum().item()
         assert generated.log_prob_N[row].item() == pytest.approx(expected, abs=1e-9)
     assert generated.log_prob_N.dtype == torch.float64
 
@@ -263,7 +291,7 @@ def test_draws_depend_on_seed_and_row_alone() -> None:
 
 
 @pytest.mark.parametrize("change", [{}, {"top_k": 5}, {"width": 40}, {"width": 3, "length_penalty": 0.5}])
-def test_forbidden_tokens_never_appear(decoder: RecurrentDecoder, change: dict[str, Any]) -> None:
+def test_forbidden_tokens_never_appear(decoder: Decoder, change: dict[str, Any]) -> None:
     kind = "beam" if "width" in change else "sampling" if change else "greedy"
     free, banned = (
         made(decoder, method_named(kind, max_tokens=12, forbidden=forbidden, **change), 64)
@@ -296,7 +324,7 @@ def test_only_the_end_may_be_left() -> None:
         assert generated.ended_N.all()
 
 
-def test_max_tokens_counts_words_but_not_the_end(decoder: RecurrentDecoder) -> None:
+def test_max_tokens_counts_words_but_not_the_end(decoder: Decoder) -> None:
     generated = made(decoder, Greedy(max_tokens=5), 64)
     assert max(map(len, generated.ids)) == 5
     assert all(len(words) == 5 for words, ended in zip(generated.ids, generated.ended_N, strict=True) if not ended)
@@ -404,12 +432,23 @@ def test_bad_options_are_refused_in_one_sentence(kind: str, options: dict[str, A
     assert str(error.value) == sentence
 
 
+def of_tokens(*shape: int) -> PaddedCodes:
+    return PaddedCodes(torch.zeros(shape), torch.ones(shape[:2], dtype=torch.bool))
+
+
 @pytest.mark.parametrize(
     ("kind", "z", "forbidden", "count", "sentence"),
     [
         ("lstm", None, (), None, "the decoder needs codes of 4 numbers and got none"),
         ("language model", torch.zeros(2, 4), (), None, "a language model takes no codes"),
         ("lstm", torch.zeros(2, 3), (), None, "the codes must have shape (2, 4), not (2, 3)"),
+        ("lstm", torch.zeros(2, 5, 4), (), None, "the codes must have shape (2, 4), not (2, 5, 4)"),
+        ("lstm", of_tokens(2, 5, 4), (), None, "the decoder reads codes of sentences, and these are of tokens"),
+        ("transformer", of_tokens(2, 5, 4), (), None, "the decoder reads codes of sentences, and these are of tokens"),
+        ("tokens", torch.zeros(2, 4), (), None, "the decoder reads codes of tokens, and these are of sentences"),
+        ("tokens", of_tokens(2, 5, 3), (), None, "the codes must have shape (2, 5, 4), not (2, 5, 3)"),
+        ("tokens", of_tokens(3, 5, 4), (), None, "the codes must have shape (2, 5, 4), not (3, 5, 4)"),
+        ("tokens", None, (), None, "the decoder needs codes of 4 numbers and got none"),
         ("lstm", torch.zeros(3, 4), (), None, "the codes must have shape (2, 4), not (3, 4)"),
         ("lstm", torch.full((2, 4), math.nan), (), None, "a code holds a number that is not finite"),
         ("lstm", torch.zeros(2, 4), (20,), None, "there is no token 20 to forbid: ids go from 0 to 19"),
@@ -418,7 +457,7 @@ def test_bad_options_are_refused_in_one_sentence(kind: str, options: dict[str, A
     ],
 )
 def test_calls_that_make_no_sense_are_refused(
-    kind: str, z: Tensor | None, forbidden: tuple[int, ...], count: int | None, sentence: str
+    kind: str, z: Codes, forbidden: tuple[int, ...], count: int | None, sentence: str
 ) -> None:
     with pytest.raises(TextspaceError) as error:
         generate(decoder_of(kind), z, Greedy(forbidden=forbidden), rows_N=torch.arange(2), count=count)
@@ -428,7 +467,7 @@ def test_calls_that_make_no_sense_are_refused(
 # Lengths given
 
 
-def made_of_length(decoder: RecurrentDecoder, method: Method, lengths: list[int], seed: int = 0) -> Generated:
+def made_of_length(decoder: Decoder, method: Method, lengths: list[int], seed: int = 0) -> Generated:
     count = len(lengths)
     return generate(
         decoder,
@@ -443,7 +482,7 @@ def made_of_length(decoder: RecurrentDecoder, method: Method, lengths: list[int]
 LENGTHS = [3, 0, 15, 1, 12, 0, 7, 2, 15, 5]  # beyond the methods' max_tokens too
 
 
-def test_sentences_have_the_lengths_asked_for_in_any_batch(decoder: RecurrentDecoder, method: Method) -> None:
+def test_sentences_have_the_lengths_asked_for_in_any_batch(decoder: Decoder, method: Method) -> None:
     whole = made_of_length(decoder, method, LENGTHS, seed=3)
     assert [len(words) for words in whole.ids] == LENGTHS
     assert END not in itertools.chain.from_iterable(whole.ids)
@@ -452,7 +491,7 @@ def test_sentences_have_the_lengths_asked_for_in_any_batch(decoder: RecurrentDec
     for row, length in enumerate(LENGTHS):
         alone = generate(
             decoder,
-            None if z_NZ is None else z_NZ[row : row + 1],
+            part_of(z_NZ, row, row + 1),
             method,
             rows_N=torch.tensor([row]),
             seed=3,
@@ -462,13 +501,11 @@ def test_sentences_have_the_lengths_asked_for_in_any_batch(decoder: RecurrentDec
         assert alone.log_prob_N.item() == pytest.approx(whole.log_prob_N[row].item(), abs=1e-10)
 
 
-def test_log_prob_is_the_models_own_for_given_lengths_too(decoder: RecurrentDecoder, method: Method) -> None:
+def test_log_prob_is_the_models_own_for_given_lengths_too(decoder: Decoder, method: Method) -> None:
     generated = made_of_length(decoder, method, LENGTHS)
-    z_NZ = codes(decoder, len(LENGTHS))
-    batch = batch_of(generated.ids)
-    log_px_1NT = decoder.eval()(None if z_NZ is None else z_NZ[None], batch.decoder, Noise(0, 0, batch.rows_B)).detach()
+    log_px_NT = log_px(decoder, codes(decoder, len(LENGTHS)), batch_of(generated.ids).decoder)
     for row, length in enumerate(LENGTHS):
-        expected = log_px_1NT[0, row, : length + 1].sum().item()
+        expected = log_px_NT[row, : length + 1].sum().item()
         assert generated.log_prob_N[row].item() == pytest.approx(expected, abs=1e-9)
 
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import small
+from helpers import SMALL_ATTENTIVE, small
 from torch.nn import functional as F
 
 from textspace.config import Recipe
@@ -20,8 +20,10 @@ from textspace.objectives import build_objective
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
 from textspace.train import checkpoints
-from textspace.types import Batch, View
+from textspace.types import Batch, PaddedCodes, View
 
+ATTENTIVE = {"kind": "transformer", **SMALL_ATTENTIVE}
+GATES = {"posterior": {"kind": "spike-and-slab", "hidden": 8}, "prior": {"kind": "beta-gated"}}
 VARIANTS = {
     "vae": {},
     "vae, delta": {"posterior.kind": "delta", "objective.kind": "reconstruction"},
@@ -43,6 +45,26 @@ VARIANTS = {
     "ae": {},
     "lstm-lm": {},
     "gru-lm": {},
+    "vae, Transformer encoder": {"encoder": ATTENTIVE},
+    "vae, Transformer decoder": {"decoder": ATTENTIVE, "pooling.kind": "mean"},
+    "transformer-vae": {},
+    "transformer-vae, start": {"pooling.kind": "start"},
+    "transformer-vae, sum": {"pooling.kind": "sum"},
+    "transformer-vae, attention to the states": {"pooling.kind": "attention"},
+    "transformer-vae, normalised before": {"encoder.norm": "before", "decoder.norm": "before"},
+    "transformer-vae, output of its own": {"decoder.tie_output": False, "share_embeddings": False},
+    "transformer-vae, gates": GATES,
+    "transformer-lm": {},
+    "transformer-lm, word dropout": {"decoder.word_dropout": 0.5, "decoder.dropout": 0},
+    "vat": {},
+    "vat, learned scale": {"prior.learned": True},
+    "vat, normalised before": {"encoder.norm": "before", "decoder.norm": "before"},
+    "vat, delta": {"posterior.kind": "delta", "objective.kind": "reconstruction"},
+    "vat, gates": GATES,
+    "vat, gru both ways": {
+        "encoder": {"kind": "gru", "embedding": 16, "hidden": 8, "bidirectional": True, "word_dropout": 0.2},
+    },
+    "vat, word dropout": {"encoder.word_dropout": 0.3, "decoder.word_dropout": 0.5},
 }
 
 
@@ -63,32 +85,54 @@ def with_padding(batch: Batch, extra: int, content: int) -> Batch:
     return Batch(view, view, batch.rows_B)
 
 
+@torch.no_grad()
 def numbers(model: Model, batch: Batch) -> dict[str, torch.Tensor]:
-    passed = model(batch, Noise(3, 0, batch.rows_B), samples=2)
+    """All that a pass holds, sentences (or tokens, where each has a code) along axis 0, and 1 in log-densities."""
+    noise = Noise(3, 0, batch.rows_B)
+    passed = model(batch, noise, samples=2)
     found = {"log_px": passed.log_px_SB, "log_px without end": passed.log_px_without_end_SB()}
+    if model.encoder is not None:
+        real_BT = batch.encoder.mask_BT
+        found["states"] = model.encoder(batch.encoder, noise).all_BTH[real_BT]
+        found["features"] = passed.features_BH[real_BT] if model.is_token_level else passed.features_BH
     for name, site in passed.sites.items():
-        mean_BZ, deviation_BZ = moments(site.q, passed.noise, samples=3)
-        found |= {f"{name} mean": mean_BZ, f"{name} deviation": deviation_BZ}
-        found |= {f"{name} value": site.value_SBZ.transpose(0, 1)}
+        given = site.q.batch_shape == site.value_SBZ.shape  # a distribution for each sample of what comes before
+        of = {"value": site.value_SBZ.transpose(0, 1)}
+        if not given:
+            of["mean"], of["deviation"] = moments(site.q, passed.noise, samples=3)
+        if model.is_token_level:
+            of["value"] = site.value_SBZ[:, real_BT].transpose(0, 1)
+            of |= {key: part[real_BT] for key, part in of.items() if key != "value"}
+        found |= {f"{name} {key}": part for key, part in of.items()}
+        if model.posterior.has_log_prob:
+            found |= {f"log_q of {name}": site.log_q_SB, f"log_p of {name}": site.log_p_SB}
+            found |= {f"{name} kl": site.kl_BZ, f"{name} kl in all": site.kl_B}
     return found
 
 
-def test_padding_contents_change_no_bit(model: Model, tiny) -> None:
+@pytest.fixture(params=[False, True], ids=["scoring", "training"])
+def in_mode(request, model: Model) -> Model:
+    """In training its dropout is on: its numbers are keyed by sentence and place, like all others."""
+    return model.train(request.param)
+
+
+def test_padding_contents_change_no_bit(in_mode: Model, tiny) -> None:
     batch = make_batch(tiny.encoded.splits["train"], np.arange(9))
-    one, other = (numbers(model, with_padding(batch, 2, content)) for content in (0, 7))
+    one, other = (numbers(in_mode, with_padding(batch, 2, content)) for content in (0, 7))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_padding_amount_and_batch_size_change_nothing(model: Model, tiny) -> None:
-    rows = np.arange(12)
+def test_padding_amount_and_batch_size_change_nothing(in_mode: Model, tiny) -> None:
+    model, rows = in_mode, np.arange(12)
     batch = make_batch(tiny.encoded.splits["train"], rows)
     whole = numbers(model, batch)
     padded = numbers(model, with_padding(batch, 11, 5))
     alone = [numbers(model, make_batch(tiny.encoded.splits["train"], rows[i : i + 1])) for i in rows]
     for name, values in whole.items():
-        axis = 1 if name.startswith("log_px") else 0
-        torch.testing.assert_close(padded[name], values, atol=1e-5, rtol=0)
-        torch.testing.assert_close(torch.cat([each[name] for each in alone], dim=axis), values, atol=1e-5, rtol=0)
+        axis = 1 if name.startswith("log_") else 0
+        close = {"atol": 1e-5, "rtol": 5e-7}  # densities of all of a sentence's tokens are in the hundreds
+        torch.testing.assert_close(padded[name], values, **close)
+        torch.testing.assert_close(torch.cat([each[name] for each in alone], dim=axis), values, **close)
 
 
 def test_gradients_reach_every_parameter(recipe: Recipe, model: Model, tiny) -> None:
@@ -130,6 +174,7 @@ def test_steps_of_the_decoder_equal_its_parallel_form(model: Model) -> None:
     batch = batch_of([[5, 9, 4, 6]])
     passed = model(batch, Noise(3, 0, batch.rows_B))
     z_NZ = passed.sites["z"].value_SBZ[0] if passed.sites else None
+    z_NZ = PaddedCodes(z_NZ, batch.encoder.mask_BT) if model.is_token_level else z_NZ
     state = model.decoder.start(z_NZ)
     for t, (given, target) in enumerate(itertools.pairwise(batch.decoder.ids_BT[0])):
         logits, state = model.decoder.step(given[None], z_NZ, state)
@@ -143,6 +188,7 @@ def test_probabilities_of_all_sentences_sum_to_one(recipe: Recipe, float64) -> N
     assert END == FIRST_PREDICTED + 1
     model = Model(recipe, max(words) + 1).eval().double()
     z_NZ = torch.full((1, recipe.latent.dim), 0.7) if model.posterior else None
+    z_NZ = PaddedCodes.of([z_NZ.expand(3, -1)]) if model.is_token_level else z_NZ
     total = 0.0
     frontier = [(0.0, START, model.decoder.start(z_NZ))]
     for _ in range(5):
@@ -194,7 +240,8 @@ def test_embeddings_are_separate_shared_or_tied() -> None:
 
 @pytest.mark.parametrize(
     ("name", "shared"),
-    [("lstm-lm", False), ("vae", False), ("vae", True), ("vae-attention-pool", True), ("ivae", False), ("ivae", True)],
+    [("lstm-lm", False), ("vae", False), ("vae", True), ("vae-attention-pool", True), ("ivae", False), ("ivae", True)]
+    + [("transformer-lm", False), ("vat", False), ("vat", True), ("transformer-vae", True)],
 )
 def test_every_parameter_is_of_one_side(name: str, shared: bool) -> None:
     model = Model(small(RECIPES[name]).but({"share_embeddings": shared}), 20)
@@ -205,7 +252,7 @@ def test_every_parameter_is_of_one_side(name: str, shared: bool) -> None:
     assert sorted(inference + generative + dual) == sorted(names.values())
     assert {name.split(".")[0] for name in inference} <= {"encoder", "pooling", "posterior"}
     assert {name.split(".")[0] for name in generative} == {"decoder"}
-    assert ("encoder.embedding.weight" in inference) == (name != "lstm-lm")
+    assert ("encoder.embedding.weight" in inference) == (not name.endswith("-lm"))
 
 
 @pytest.mark.parametrize(

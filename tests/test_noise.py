@@ -1,4 +1,8 @@
+import itertools
+from collections import Counter
+
 import numpy as np
+import pytest
 import torch
 from scipy import stats
 
@@ -54,6 +58,53 @@ def test_keep_keeps_the_right_share() -> None:
     for drop in (0.1, 0.5, 0.9):
         kept = noise(list(range(100))).keep("d", (1000,), 1, drop).double().mean().item()
         assert abs(kept - (1 - drop)) < 5 * np.sqrt(drop * (1 - drop) / 100_000)
+
+
+# Again and again
+
+
+def kept(
+    source: Noise, count: int, shape: tuple[int, ...] = (50,), samples: int = 1, drop: float = 0.3
+) -> torch.Tensor:
+    """So many masks, (count, samples, sentences, *shape)."""
+    return torch.stack(list(itertools.islice(source.keeps("d", shape, samples, drop), count)))
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.1, 0.5, 0.9])
+def test_every_mask_keeps_the_right_share(drop: float) -> None:
+    masks = kept(noise(list(range(200))), 9, (500,), drop=drop).double()
+    for each in masks:
+        assert abs(each.mean().item() - (1 - drop)) <= 5 * np.sqrt(drop * (1 - drop) / 100_000) + 2**-17
+
+
+def test_masks_are_independent_of_each_other() -> None:
+    """Four at a time come from the same numbers."""
+    masks = kept(noise(list(range(200))), 9, (500,)).flatten(1).double().numpy()
+    correlations = np.corrcoef(masks)[np.triu_indices(9, 1)]
+    assert np.abs(correlations).max() < 4.5 / np.sqrt(100_000)
+    # and no quarter follows from the three others: each of the 16 patterns occurs as often as it should
+    patterns = Counter(map(tuple, masks[:4].T.astype(int).tolist()))
+    expected = {
+        bits: 100_000 * 0.7 ** sum(bits) * 0.3 ** (4 - sum(bits)) for bits in itertools.product((0, 1), repeat=4)
+    }
+    statistic = sum((patterns[bits] - count) ** 2 / count for bits, count in expected.items())
+    assert stats.chi2.sf(statistic, 15) > 1e-3
+    for axis in (0, 1):  # neighbours along sentences and elements
+        grid = masks.reshape(9, 200, 500)
+        a, b = (
+            np.take(grid, range(1, grid.shape[axis + 1]), axis + 1),
+            np.take(grid, range(grid.shape[axis + 1] - 1), axis + 1),
+        )
+        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 4 / np.sqrt(a.size)
+
+
+def test_masks_are_keyed_like_all_numbers() -> None:
+    whole = kept(noise([3, 8, 11]), 6, (7, 5), samples=4)
+    assert torch.equal(kept(noise([8]), 6, (7, 5), samples=4), whole[:, :, 1:2])
+    assert torch.equal(kept(noise([3, 8, 11]), 6, (4, 5), samples=4), whole[:, :, :, :4])  # less padding
+    assert torch.equal(kept(noise([3, 8, 11]).after(2), 6, (7, 5), samples=2), whole[:, 2:])
+    others = [kept(noise([3, 8, 11], **key), 6, (7, 5), samples=4) for key in ({"step": 1}, {"seed": 2})]
+    assert not any(torch.equal(whole, other) for other in others)
 
 
 def test_seed_of_fits_numpy_and_torch() -> None:

@@ -136,6 +136,23 @@ def test_free_bits_equal_those_computed_by_hand(per: str, on: str, target: float
     torch.testing.assert_close(loc_BZ.grad, 0.25 * loc_BZ.detach() * torch.tensor(above) / 2)
 
 
+def test_free_bits_are_those_of_a_sentence_where_its_tokens_have_codes(tiny) -> None:
+    recipe = small(RECIPES["vat"]).but({"objective.free_bits": {"target": 60.0}})
+    model = Model(recipe, len(tiny.tokenizer)).eval()
+    batch = make_batch(tiny.encoded.splits["train"], np.arange(16))
+    passed = model(batch, Noise(0, 0, batch.rows_B))
+    terms = build_objective(recipe, model)(passed, NOW)
+    q, p = passed.sites["z"].q, passed.sites["z"].p
+    for row, length in enumerate(batch.encoder.lengths_B.tolist()):
+        kl_TZ = torch.distributions.kl_divergence(Normal(q.loc[row, :length], q.scale[row, :length]), p)
+        held = kl_TZ.sum(0).clamp(min=60.0 / 4).sum()
+        torch.testing.assert_close(terms.terms["kl_free_bits"].values[row], held)
+        torch.testing.assert_close(terms.terms["kl"].values[row], kl_TZ.sum())
+    thresholded = terms.terms["kl_free_bits"].values > terms.terms["kl"].values + 1
+    assert thresholded.any()
+    assert not thresholded.all()
+
+
 def test_without_free_bits_the_kl_itself_is_weighted(tiny_model) -> None:
     passed, loc_BZ = pass_with_kl(KL)
     terms = Elbo(ElboObjective(kl_weight=0.25), tiny_model)(passed, NOW)

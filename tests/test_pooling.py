@@ -2,40 +2,52 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from helpers import small
+from helpers import SMALL_ATTENTIVE, small
 from torch import Tensor
 from torch.nn import functional as F
 
-from textspace.config import AttentionPooling, SimplePooling
+from textspace.config import AttentionPooling, NoPooling, SimplePooling
 from textspace.data.batching import batch_of
-from textspace.encoders import RecurrentEncoder, States
+from textspace.encoders import RecurrentEncoder, States, TransformerEncoder
+from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.pooling import POOLINGS
 from textspace.recipes import RECIPES
 from textspace.types import View
 
-ENCODERS = {
+ENCODERS: dict[str, dict[str, Any]] = {
     "lstm": {"encoder.kind": "lstm"},
     "gru": {"encoder.kind": "gru"},
     "lstm both ways": {"encoder.kind": "lstm", "encoder.bidirectional": True},
     "gru both ways": {"encoder.kind": "gru", "encoder.bidirectional": True},
     "two layers both ways": {"encoder.kind": "lstm", "encoder.bidirectional": True, "encoder.layers": 2},
+    "transformer": {"encoder": {"kind": "transformer", **SMALL_ATTENTIVE}},
 }
+ONE_WAY = ("lstm", "gru")
+TO_A_VECTOR = [pooling for pooling in POOLINGS if pooling != "none"]
+PAIRS = [(p, e) for e in ENCODERS for p in POOLINGS if not (p == "start" and e in ONE_WAY)]
+"""By the start token an encoder that reads one way has read nothing: that is refused."""
 SENTENCES = [[5, 6, 7, 8, 4], [9, 4], [], [6]]
 """The third is empty: its states are those of the start and end tokens."""
 LENGTHS = [7, 4, 2, 3]
 
 
 def model_of(pooling: str, encoder: dict) -> Model:
-    return Model(small(RECIPES["vae"]).but({"pooling.kind": pooling, "initial.weights": 0.6} | encoder), 12).eval()
+    decoder = {"decoder": {"kind": "transformer", **SMALL_ATTENTIVE}} if pooling == "none" else {}
+    changes = {"pooling.kind": pooling, "initial.weights": 0.6} | encoder | decoder
+    return Model(small(RECIPES["vae"]).but(changes), 12).eval()
 
 
-def alone(encoder: RecurrentEncoder, sentence: list[int]) -> Tensor:
-    """The states (T, H) of a sentence without any padding, straight from torch."""
-    return encoder.recurrent(encoder.embedding(batch_of([sentence]).encoder.ids_BT))[0][0]
+def alone(encoder: RecurrentEncoder | TransformerEncoder, sentence: list[int]) -> Tensor:
+    """The states (T, H) of a sentence without any padding; of recurrent encoders straight from torch."""
+    view = batch_of([sentence]).encoder
+    if isinstance(encoder, TransformerEncoder):
+        return encoder(view).all_BTH[0]
+    return encoder.recurrent(encoder.embedding(view.ids_BT))[0][0]
 
 
 def by_loop(pooling: str, states_TH: Tensor, model: Model) -> list[float]:
@@ -45,6 +57,10 @@ def by_loop(pooling: str, states_TH: Tensor, model: Model) -> list[float]:
         case "last":
             half = model.recipe.encoder.hidden  # of two directions the second has read everything at position 0
             return [rows[-1][h] if h < half else rows[0][h] for h in units]
+        case "start":
+            return rows[0]
+        case "sum":
+            return [sum(row[h] for row in rows) for h in units]
         case "mean":
             return [sum(row[h] for row in rows) / len(rows) for h in units]
         case "max":
@@ -66,8 +82,7 @@ def by_loop(pooling: str, states_TH: Tensor, model: Model) -> list[float]:
     raise AssertionError(pooling)
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize(("pooling", "encoder"), [pair for pair in PAIRS if pair[0] != "none"])
 @torch.no_grad()
 def test_features_equal_a_plain_loop_over_the_states(pooling: str, encoder: str) -> None:
     model = model_of(pooling, ENCODERS[encoder])
@@ -80,14 +95,32 @@ def test_features_equal_a_plain_loop_over_the_states(pooling: str, encoder: str)
         torch.testing.assert_close(found_BH[row], truth_H, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("encoder", ENCODERS)
+@torch.no_grad()
+def test_without_pooling_every_token_keeps_its_state_and_padding_has_none(encoder: str) -> None:
+    model = model_of("none", ENCODERS[encoder])
+    found_BTH = model.features(batch_of(SENTENCES).encoder)
+    assert found_BTH.shape == (len(SENTENCES), max(LENGTHS), model.encoder.size)
+    for row, (sentence, length) in enumerate(zip(SENTENCES, LENGTHS, strict=True)):
+        torch.testing.assert_close(found_BTH[row, :length], alone(model.encoder, sentence), atol=1e-5, rtol=0)
+        assert not found_BTH[row, length:].any()
+
+
+@pytest.mark.parametrize("kind", ONE_WAY)
+def test_the_start_tokens_state_is_no_feature_where_it_has_read_nothing(kind: str) -> None:
+    told = f"pooling 'start' takes the start token's state, and encoder '{kind}' has read nothing else by then: set"
+    with pytest.raises(TextspaceError, match=told):
+        model_of("start", ENCODERS[kind])
+
+
 def test_no_two_poolings_agree() -> None:
-    features = [model_of(pooling, {}).features(batch_of(SENTENCES).encoder) for pooling in POOLINGS]
+    both_ways = ENCODERS["gru both ways"]
+    features = [model_of(pooling, both_ways).features(batch_of(SENTENCES).encoder) for pooling in TO_A_VECTOR]
     for i, one in enumerate(features):
         assert all((one - other).abs().amax(1).min() > 1e-3 for other in features[:i])
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize(("pooling", "encoder"), PAIRS)
 @torch.no_grad()
 def test_padding_changes_no_feature(pooling: str, encoder: str) -> None:
     model = model_of(pooling, ENCODERS[encoder])
@@ -98,7 +131,10 @@ def test_padding_changes_no_feature(pooling: str, encoder: str) -> None:
         return View(ids_BT.where(View(ids_BT, view.lengths_B).mask_BT, content), view.lengths_B)
 
     assert torch.equal(model.features(padded(0, 2)), model.features(padded(11, 2)))
-    torch.testing.assert_close(model.features(padded(7, 9)), model.features(view), atol=1e-6, rtol=0)
+    more, as_it_is = model.features(padded(7, 9)), model.features(view)
+    if pooling == "none":
+        more = more[:, : view.ids_BT.shape[1]]
+    torch.testing.assert_close(more, as_it_is, atol=1e-5 if encoder == "transformer" else 1e-6, rtol=0)
 
 
 def made_by_hand(all_BTH: Tensor, lengths: list[int], padding: float) -> States:
@@ -108,7 +144,7 @@ def made_by_hand(all_BTH: Tensor, lengths: list[int], padding: float) -> States:
 
 
 def pooling_of(kind: str, size: int) -> torch.nn.Module:
-    config = AttentionPooling() if kind == "attention" else SimplePooling(kind=kind)
+    config = {"attention": AttentionPooling(), "none": NoPooling()}.get(kind) or SimplePooling(kind=kind)
     torch.manual_seed(3)
     return POOLINGS[kind](config, size)
 
@@ -133,6 +169,8 @@ def test_no_gradient_reaches_padding(pooling: str) -> None:
     size_BT = all_BTH.grad.abs().sum(2)
     assert size_BT[~states.mask_BT].tolist() == [0.0] * 6
     assert (size_BT.sum(1) > 0).all()
+    if pooling in ("mean", "sum", "none"):
+        assert (size_BT[states.mask_BT] > 0).all()
 
 
 def test_the_largest_of_negative_states_is_negative() -> None:

@@ -11,8 +11,16 @@ import scipy.stats
 import torch
 from helpers import small
 from torch import Tensor
+from torch.distributions import Normal, kl_divergence
 
-from textspace.config import BetaGatedPrior, Latent, PseudoInputPrior, SpikeAndSlabPosterior, SpikeAndSlabPrior
+from textspace.config import (
+    BetaGatedPrior,
+    Latent,
+    PseudoInputPrior,
+    ScaledNormalPrior,
+    SpikeAndSlabPosterior,
+    SpikeAndSlabPrior,
+)
 from textspace.data.batching import make_batch
 from textspace.distributions import GateLogit, Mixture, SpikeAndSlab, draw
 from textspace.model import Model
@@ -21,6 +29,7 @@ from textspace.posteriors import POSTERIORS
 from textspace.priors import PRIORS
 from textspace.recipes import RECIPES
 from textspace.train import checkpoints
+from textspace.types import Site
 
 DIM = 3
 PAIRS = [(0.5, 0.5), (4.0, 1.0), (1.0, 4.0), (0.5, 100.0), (100.0, 0.5), (60.0, 40.0)]
@@ -84,6 +93,73 @@ def test_a_fixed_share_off_is_the_weight_of_the_spike(off: float) -> None:
     prior = prior_of(SpikeAndSlabPrior(off=off))
     torch.testing.assert_close(prior("z", {}).off, torch.full((DIM,), off))
     torch.testing.assert_close(prior.codes().variance, torch.full((DIM,), off * 0.05**2 + 1 - off))
+
+
+# Scaled normal
+
+
+def scaled(scale: float, learned: bool = False) -> torch.nn.Module:
+    return prior_of(ScaledNormalPrior(scale=scale, learned=learned))
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.4, 1.0, 3.0])
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_scaled_normal_is_its_own_nearest(scale: float, learned: bool) -> None:
+    """KL(N(0, s^2) || N(0, s^2)) = 0, at the starting value of a learned scale too."""
+    prior = scaled(scale, learned)
+    p = prior("z", {})
+    torch.testing.assert_close(p.mean, torch.zeros(DIM))
+    torch.testing.assert_close(p.stddev, torch.full((DIM,), scale))
+    torch.testing.assert_close(prior.codes().variance, torch.full((DIM,), scale**2))
+    q = Normal(torch.zeros(5, DIM), torch.full((5, DIM), scale))
+    torch.testing.assert_close(kl_divergence(q, p), torch.zeros(5, DIM), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.4, 1.0])
+def test_the_kl_to_a_scaled_normal_is_closed_and_agrees_with_draws(scale: float) -> None:
+    torch.manual_seed(1)
+    mean_BZ, deviation_BZ = 0.5 * torch.randn(4, DIM), 0.05 + torch.rand(4, DIM)
+    q = Normal(mean_BZ, deviation_BZ)
+    site = Site(q, scaled(scale)("z", {}), q.rsample((40_000,)))
+    assert site.kl_form == "closed"
+    by_hand_BZ = math.log(scale) - deviation_BZ.log() + (deviation_BZ**2 + mean_BZ**2) / (2 * scale**2) - 0.5
+    torch.testing.assert_close(site.kl_BZ, by_hand_BZ)
+    drawn_SB = (site.log_q_SB - site.log_p_SB).double()
+    assert ((drawn_SB.mean(0) - site.kl_B).abs() < 4.5 * drawn_SB.std(0) / 200).all()
+
+
+def test_draws_of_a_scaled_normal_have_its_deviation() -> None:
+    drawn = draw(scaled(0.4).codes().expand((5000, DIM)), Noise(0, 0, torch.arange(5000)), "prior", 1)
+    assert scipy.stats.kstest(drawn.flatten().double().numpy(), "norm", (0, 0.4)).pvalue > 1e-3
+
+
+def test_a_learned_scale_moves_to_the_codes_size_and_a_fixed_one_stays() -> None:
+    """The scale that makes the KL small is the root of the mean of squares of what is drawn from q."""
+    fixed, learned = scaled(0.4), scaled(0.4, learned=True)
+    assert list(fixed.parameters()) == []
+    assert [name for name, _ in learned.named_parameters()] == ["log_scale"]
+    torch.manual_seed(0)
+    q = Normal(torch.randn(500, DIM), torch.full((500, DIM), 0.5))
+    optimizer = torch.optim.Adam(learned.parameters(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        kl_divergence(q, learned("z", {})).mean().backward()
+        optimizer.step()
+    wanted = (q.mean**2 + q.variance).mean().sqrt().item()
+    assert learned.codes().stddev[0].item() == pytest.approx(wanted, rel=1e-3)
+
+
+def test_a_learned_scale_starts_where_it_should_and_comes_back_from_a_file(tiny, tmp_path) -> None:
+    recipe = small(RECIPES["vat"]).but({"prior.learned": True, "prior.scale": 0.7})
+    model, other = (Model(recipe, len(tiny.tokenizer)) for _ in range(2))
+    assert model.prior.log_scale.item() == pytest.approx(math.log(0.7))  # whatever other weights start as
+    with torch.no_grad():
+        model.prior.log_scale.fill_(-0.25)
+    checkpoints.load_weights(other, checkpoints.weights(model), "memory")
+    assert other.prior.codes().stddev[0].item() == pytest.approx(math.exp(-0.25))
+    assert "prior.log_scale" in {name for name, _ in model.named_parameters()}
+    assert any(parameter is model.prior.log_scale for parameter in model.generative_parameters())
+    assert "prior" not in Model(recipe.but({"prior.learned": False}), 20).parameter_counts()
 
 
 # Pseudo-inputs

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import small
 
-from textspace.config import Constant, Cyclic, Linear, Logistic, Recipe
+from textspace.config import Constant, Cyclic, InverseRoot, Linear, Logistic, Recipe
 from textspace.data.batching import make_batch
 from textspace.model import Model
 from textspace.noise import Noise
@@ -29,7 +29,7 @@ def at(unit: str, ticks: int) -> Progress:
 
 @dataclass(frozen=True)
 class Case:
-    config: Linear | Logistic | Cyclic
+    config: Linear | Logistic | Cyclic | InverseRoot
     """With times in ticks."""
     values: dict[int, float]
 
@@ -61,6 +61,10 @@ CASES = {
     "cyclic, quick": Case(
         Cyclic(cycles=3, rising=0.25, over=24),
         {0: 0.0, 1: 0.5, 2: 1.0, 7: 1.0, 8: 0.0, 9: 0.5, 16: 0.0, 23: 1.0, 24: 1.0},
+    ),
+    "inverse root": Case(
+        InverseRoot(over=4),
+        {0: 0.0, 1: 0.25, 2: 0.5, 3: 0.75, 4: 1.0, 5: 0.8944271910, 9: 2 / 3, 16: 0.5, 64: 0.25, 400: 0.1},
     ),
     "cyclic, once": Case(Cyclic(cycles=1, rising=0.5, over=8), {0: 0.0, 1: 0.25, 2: 0.5, 4: 1.0, 8: 1.0, 9: 1.0}),
 }
@@ -115,6 +119,7 @@ KINDS = {
     "linear": (["end=0.5", "over=4", "unit=steps"], Linear(end=0.5, over=4, unit="steps"), 0.375),
     "logistic": (["midpoint=3", "end=0.25"], Logistic(midpoint=3, end=0.25), 0.125),
     "cyclic": (["cycles=2", "over=10"], Cyclic(cycles=2, over=10), 1.0),
+    "inverse-root": (["over=0.125", "unit=run"], InverseRoot(over=0.125, unit="run"), 0.5),
 }
 NOW = Progress(step=3, epoch=3.0, run=0.5)
 

@@ -2,36 +2,83 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textspace.attention import Attention, Layer, Memory, OneVector, Positions, dropper
+from textspace.config import DecoderConfig
 from textspace.config import RecurrentDecoder as RecurrentDecoderConfig
+from textspace.config import TransformerDecoder as TransformerDecoderConfig
 from textspace.data.tokenizers import END, FIRST_PREDICTED, START, UNKNOWN
 from textspace.noise import Noise
-from textspace.types import View
+from textspace.types import PaddedCodes, View
 
-__all__ = ["DECODERS", "RecurrentDecoder"]
+__all__ = ["Decoder", "RecurrentDecoder", "TransformerDecoder", "build_decoder"]
 
 State = tuple[Tensor, ...]
-"""Recurrent state of N sentences: (hidden,) or (hidden, cell), each (layers, N, H)."""
+"""What a decoder keeps of N sentences between tokens, the sentences along axis 1. Recurrent: (hidden,) or (hidden,
+cell), each (layers, N, H)."""
 
 
-class RecurrentDecoder(nn.Module):
+class _TokenDecoder(nn.Module):
+    """What all decoders share: they read words and give the next one's log-probability.
+
+    Padding and start tokens have no logit: they are never predicted.
+    """
+
+    of_tokens: bool = False
+    """Whether they read a code of every token, and not one of the sentence."""
+
+    def __init__(
+        self, config: RecurrentDecoderConfig | TransformerDecoderConfig, vocabulary: int, dim: int | None
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.dim = dim
+        self.embedding = nn.Embedding(vocabulary, config.embedding)
+        predicted = vocabulary - FIRST_PREDICTED
+        self.output = None if config.tie_output else nn.Parameter(torch.empty(predicted, config.hidden))
+        self.output_bias = nn.Parameter(torch.empty(predicted)) if config.output_bias else None
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Entry i belongs to token id i + FIRST_PREDICTED."""
+        weight = self.embedding.weight[FIRST_PREDICTED:] if self.output is None else self.output
+        return F.linear(hidden, weight, self.output_bias)
+
+    def _without_some_words(self, ids_BT: Tensor, samples: int, noise: Noise) -> Tensor:
+        """In training some words become unknown, for each sample others (S, B, T); the start token stays."""
+        if not self.training or self.config.word_dropout == 0:
+            return ids_BT[None]
+        keep_SBT = noise.keep("decoder words", (ids_BT.shape[1],), samples, self.config.word_dropout)
+        return ids_BT.where(keep_SBT | (ids_BT == START), UNKNOWN)
+
+
+def _log_probabilities(logits_SBTV: Tensor, targets_BT: Tensor, has_end: bool) -> Tensor:
+    """Of the targets, (S, B, T); the logits may be overwritten."""
+    targets_SBT = (targets_BT - FIRST_PREDICTED).clamp(min=0).expand(logits_SBTV.shape[:3])
+    if not has_end:
+        logits_SBTV[..., END - FIRST_PREDICTED] = -torch.inf
+    losses = F.cross_entropy(logits_SBTV.flatten(0, 2), targets_SBT.flatten(), reduction="none")
+    return -losses.view(targets_SBT.shape)
+
+
+class RecurrentDecoder(_TokenDecoder):
     """LSTM or GRU that reads the previous token and z at every step; z also sets its first state.
 
     The first cell state is linear in z and the first hidden state its tanh (a GRU's hidden state is linear). Without
-    a latent (`dim` is None) it is a language model. Padding and start tokens have no logit: they are never predicted.
+    a latent (`dim` is None) it is a language model.
 
     With `skip` (after the generative skip model of Dieng et al. 2019) z is also an input of every further layer, and
     the logits have a term linear in z: W h + V z.
     """
 
+    config: RecurrentDecoderConfig
+
     def __init__(self, config: RecurrentDecoderConfig, vocabulary: int, dim: int | None) -> None:
-        super().__init__()
-        self.config = config
-        self.dim = dim
-        self.embedding = nn.Embedding(vocabulary, config.embedding)
+        super().__init__(config, vocabulary, dim)
         kind = {"lstm": nn.LSTM, "gru": nn.GRU}[config.kind]
         together = 1 if config.skip else config.layers  # layers with an input of their own cannot run as one
         self.recurrent = kind(config.embedding + (dim or 0), config.hidden, together, batch_first=True)
@@ -40,8 +87,6 @@ class RecurrentDecoder(nn.Module):
         )
         self.first_state = nn.Linear(dim, config.layers * config.hidden) if dim is not None else None
         predicted = vocabulary - FIRST_PREDICTED
-        self.output = None if config.tie_output else nn.Parameter(torch.empty(predicted, config.hidden))
-        self.output_bias = nn.Parameter(torch.empty(predicted)) if config.output_bias else None
         self.output_skip = nn.Parameter(torch.empty(predicted, dim)) if config.skip and dim is not None else None
 
     def forward(self, z_SBZ: Tensor | None, view: View, noise: Noise, *, has_end: bool = True) -> Tensor:
@@ -57,12 +102,8 @@ class RecurrentDecoder(nn.Module):
         hidden_NTH, _ = self._run(embedded_SBTE.flatten(0, 1), z_NZ, self.start(z_NZ))
         hidden_SBTH = hidden_NTH.unflatten(0, (samples, -1))
         hidden_SBTH = self._dropped(hidden_SBTH, self.config.output_dropout, "decoder output", noise)
-        targets_SBT = (targets_BT - FIRST_PREDICTED).clamp(min=0).expand(samples, -1, -1)
-        logits_SBTV = self.logits(hidden_SBTH, None if z_SBZ is None else z_SBZ[:, :, None])
-        if not has_end:
-            logits_SBTV[..., END - FIRST_PREDICTED] = -torch.inf
-        losses = F.cross_entropy(logits_SBTV.flatten(0, 2), targets_SBT.flatten(), reduction="none")
-        return -losses.view(targets_SBT.shape)
+        logits_SBTV = self._skipped(self.logits(hidden_SBTH), None if z_SBZ is None else z_SBZ[:, :, None])
+        return _log_probabilities(logits_SBTV, targets_BT, has_end)
 
     def start(self, z_NZ: Tensor | None) -> State | None:
         """The state before the first token; None stands for zeros."""
@@ -74,12 +115,10 @@ class RecurrentDecoder(nn.Module):
     def step(self, ids_N: Tensor, z_NZ: Tensor | None, state: State | None) -> tuple[Tensor, State]:
         """Logits (N, V - FIRST_PREDICTED) of the next token after one more token, and the new state."""
         hidden_N1H, state = self._run(self.embedding(ids_N[:, None]), z_NZ, state)
-        return self.logits(hidden_N1H[:, 0], z_NZ), state
+        return self._skipped(self.logits(hidden_N1H[:, 0]), z_NZ), state
 
-    def logits(self, hidden: Tensor, z: Tensor | None) -> Tensor:
-        """Entry i belongs to token id i + FIRST_PREDICTED; z broadcasts against the hidden states."""
-        weight = self.embedding.weight[FIRST_PREDICTED:] if self.output is None else self.output
-        logits = F.linear(hidden, weight, self.output_bias)
+    def _skipped(self, logits: Tensor, z: Tensor | None) -> Tensor:
+        """With the term linear in z, which broadcasts against the logits."""
         return logits if self.output_skip is None or z is None else logits + F.linear(z, self.output_skip)
 
     def _run(self, inputs_NTE: Tensor, z_NZ: Tensor | None, state: State | None) -> tuple[Tensor, State]:
@@ -95,13 +134,6 @@ class RecurrentDecoder(nn.Module):
             first += layer.num_layers
         return inputs_NTE, tuple(torch.cat(parts) if len(after) > 1 else parts[0] for parts in zip(*after, strict=True))
 
-    def _without_some_words(self, ids_BT: Tensor, samples: int, noise: Noise) -> Tensor:
-        """In training some words become unknown, for each sample others (S, B, T); the start token stays."""
-        if not self.training or self.config.word_dropout == 0:
-            return ids_BT[None]
-        keep_SBT = noise.keep("decoder words", (ids_BT.shape[1],), samples, self.config.word_dropout)
-        return ids_BT.where(keep_SBT | (ids_BT == START), UNKNOWN)
-
     def _dropped(self, x_SBTE: Tensor, share: float, stream: str, noise: Noise) -> Tensor:
         if not self.training or share == 0:
             return x_SBTE
@@ -109,4 +141,103 @@ class RecurrentDecoder(nn.Module):
         return x_SBTE * keep / (1 - share)
 
 
-DECODERS = {"lstm": RecurrentDecoder, "gru": RecurrentDecoder}
+class TransformerDecoder(_TokenDecoder):
+    """Self-attention over the words so far, and reading of the code in every layer.
+
+    Codes of tokens are the memory of an attention, as many vectors as the encoder read tokens. They are read as they
+    are: what a vector's place in the sentence was, only the vector itself can tell. A sentence's code is one vector,
+    which every position reads. Without a latent (`dim` is None) it is a language model.
+
+    In generation a state holds, layer by layer, the keys and values of the words so far, and then what the layers read
+    of the code.
+
+    Args:
+        config: sizes and dropout.
+        vocabulary: number of tokens, the special ones included.
+        dim: numbers of a code.
+        of_tokens: whether every token has a code.
+    """
+
+    config: TransformerDecoderConfig
+
+    def __init__(
+        self, config: TransformerDecoderConfig, vocabulary: int, dim: int | None, of_tokens: bool = False
+    ) -> None:
+        super().__init__(config, vocabulary, dim)
+        self.of_tokens = of_tokens
+        self.positions = Positions(config.hidden)
+        self.layers = nn.ModuleList(Layer(config, self._reader()) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.hidden) if config.norm == "before" else nn.Identity()
+
+    def _reader(self) -> Attention | OneVector | None:
+        """Of a code, for one layer."""
+        if self.dim is None:
+            return None
+        width = self.config.hidden
+        return Attention(width, self.config.heads, self.dim) if self.of_tokens else OneVector(width, self.dim)
+
+    def forward(
+        self, z: Tensor | None, view: View, noise: Noise, *, has_end: bool = True, mask_BU: Tensor | None = None
+    ) -> Tensor:
+        """log p(x_t | x_<t, z) of the tokens after the start token, (S, B, T - 1); meaningless at padding.
+
+        z is (S, B, Z), or (S, B, U, Z) with a mask that is True at real tokens. Without `has_end` the end token has no
+        probability and all others share it.
+        """
+        inputs_BT, targets_BT = view.ids_BT[:, :-1], view.ids_BT[:, 1:]
+        samples = 1 if z is None else len(z)
+        shape_TH = inputs_BT.shape[1], self.config.hidden
+        drop = dropper(noise, "decoder", samples, shape_TH, self.config.dropout if self.training else 0)
+        embedded_SBTH = self._embedded(self._without_some_words(inputs_BT, samples, noise), 0)
+        x_NTH = drop(embedded_SBTH.expand(samples, -1, -1, -1).flatten(0, 1))
+        mask_NU = None if mask_BU is None else mask_BU.expand(samples, -1, -1).flatten(0, 1)
+        codes = self._memories(None if z is None else z.flatten(0, 1), mask_NU)
+        for layer, code in zip(self.layers, codes, strict=True):
+            x_NTH, _ = layer(x_NTH, drop, causal=True, code=code)  # padding comes last: nobody reads it
+        logits_SBTV = self.logits(self.norm(x_NTH)).unflatten(0, (samples, -1))
+        return _log_probabilities(logits_SBTV, targets_BT, has_end)
+
+    def start(self, z: Tensor | PaddedCodes | None) -> State | None:
+        """The state before the first token; None stands for that of a language model."""
+        if z is None:
+            return None
+        codes = self._memories(z.values_NTZ, z.mask_NT) if isinstance(z, PaddedCodes) else self._memories(z)
+        return (*self._no_words(len(z)), *map(torch.stack, zip(*codes, strict=True)))
+
+    def step(self, ids_N: Tensor, z: Tensor | PaddedCodes | None, state: State | None) -> tuple[Tensor, State]:
+        """Logits (N, V - FIRST_PREDICTED) of the next token after one more token, and the new state."""
+        keys, values, *codes = self._no_words(len(ids_N)) if state is None else state
+        x_N1H = self._embedded(ids_N[:, None], keys.shape[3])
+        words: list[Memory] = []
+        for index, layer in enumerate(self.layers):
+            code = tuple(part[index] for part in codes)
+            x_N1H, read = layer(x_N1H, past=(keys[index], values[index]), code=code)
+            words.append(read)
+        return self.logits(self.norm(x_N1H)[:, 0]), (*map(torch.stack, zip(*words, strict=True)), *codes)
+
+    def _embedded(self, ids: Tensor, first: int) -> Tensor:
+        return self.embedding(ids) * math.sqrt(self.config.hidden) + self.positions(first, ids.shape[-1])
+
+    def _no_words(self, count: int) -> State:
+        """Keys and values of no words of so many sentences."""
+        size = self.config.layers, count, self.config.heads, 0, self.config.hidden // self.config.heads
+        return (self.embedding.weight.new_empty(size),) * 2
+
+    def _memories(self, z: Tensor | None, mask_NU: Tensor | None = None) -> list[Memory]:
+        """What each layer reads of codes, (N, Z), or (N, U, Z) with a mask; nothing where there are none."""
+        if z is None:
+            return [() for _ in self.layers]
+        masks = () if mask_NU is None else (mask_NU,)
+        return [layer.code.memory(z, *masks) for layer in self.layers]  # type: ignore[union-attr, operator]
+
+
+Decoder = RecurrentDecoder | TransformerDecoder
+
+
+def build_decoder(config: DecoderConfig, vocabulary: int, dim: int | None, of_tokens: bool = False) -> Decoder:
+    """The decoder of a recipe; `dim` is None for a language model, and `of_tokens` says whose codes it reads."""
+    match config:
+        case TransformerDecoderConfig():
+            return TransformerDecoder(config, vocabulary, dim, of_tokens)
+        case RecurrentDecoderConfig():
+            return RecurrentDecoder(config, vocabulary, dim)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from textspace.attention import Layer, Positions, dropper
 from textspace.config import EncoderConfig
 from textspace.config import PretrainedEncoder as PretrainedEncoderConfig
 from textspace.config import RecurrentEncoder as RecurrentEncoderConfig
+from textspace.config import TransformerEncoder as TransformerEncoderConfig
 from textspace.data.tokenizers import END, PAD, START, UNKNOWN
 from textspace.noise import Noise
 from textspace.pretrained import EncoderFiles, network_with_weights
 from textspace.types import View
 
-__all__ = ["PretrainedEncoder", "RecurrentEncoder", "States", "build_encoder"]
+__all__ = ["Encoder", "PretrainedEncoder", "RecurrentEncoder", "States", "TransformerEncoder", "build_encoder"]
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,9 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, view: View, noise: Noise | None = None) -> States:
         """The states of sentences; `noise` chooses the words that become unknown in training."""
-        view = self._without_some_words(view, noise)
+        view = _without_some_words(view, noise, self.config.word_dropout if self.training else 0)
         view = view.reversed() if self.config.reverse_input else view
         return self.states(self.embedding(view.ids_BT), view)
-
-    def _without_some_words(self, view: View, noise: Noise | None) -> View:
-        if not self.training or self.config.word_dropout == 0:
-            return view
-        if noise is None:
-            raise ValueError("an encoder with word dropout needs noise in training")
-        ids_BT = view.ids_BT
-        keep_BT = noise.keep("encoder words", (ids_BT.shape[1],), 1, self.config.word_dropout)[0]
-        special_BT = (ids_BT == START) | (ids_BT == END) | (ids_BT == PAD)
-        return replace(view, ids_BT=ids_BT.where(keep_BT | special_BT, UNKNOWN))
 
     def states(self, embedded_BTE: Tensor, view: View) -> States:
         """The states of inputs that are embedded already; of the view only lengths and mask matter."""
@@ -83,10 +76,47 @@ class RecurrentEncoder(nn.Module):
         return States(all_BTH, torch.cat([hidden[-2], hidden[-1]], dim=1), view.mask_BT)
 
 
+def _without_some_words(view: View, noise: Noise | None, share: float) -> View:
+    """Some words become unknown; never start, end or padding."""
+    if share == 0:
+        return view
+    if noise is None:
+        raise ValueError("an encoder with word dropout needs noise in training")
+    ids_BT = view.ids_BT
+    keep_BT = noise.keep("encoder words", (ids_BT.shape[1],), 1, share)[0]
+    special_BT = (ids_BT == START) | (ids_BT == END) | (ids_BT == PAD)
+    return replace(view, ids_BT=ids_BT.where(keep_BT | special_BT, UNKNOWN))
+
+
 def _at_end(all_BTH: Tensor, view: View) -> Tensor:
     """The state of each sentence's last token."""
     last_B11 = view.device_lengths_B[:, None, None] - 1
     return all_BTH.gather(1, last_B11.expand(-1, 1, all_BTH.shape[2])).squeeze(1)
+
+
+class TransformerEncoder(nn.Module):
+    """Self-attention over the sentence, start and end tokens included. Padding is never read."""
+
+    def __init__(self, config: TransformerEncoderConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config = config
+        self.size = config.hidden
+        """Units of a state."""
+        self.embedding = nn.Embedding(vocabulary, config.hidden)
+        self.positions = Positions(config.hidden)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.hidden) if config.norm == "before" else nn.Identity()
+
+    def forward(self, view: View, noise: Noise | None = None) -> States:
+        """The states of sentences; training needs the noise, of dropout and of words that become unknown."""
+        view = _without_some_words(view, noise, self.config.word_dropout if self.training else 0)
+        shape_TH = view.ids_BT.shape[1], self.size
+        drop = dropper(noise, "encoder", 1, shape_TH, self.config.dropout if self.training else 0)
+        x_BTH = drop(self.embedding(view.ids_BT) * math.sqrt(self.size) + self.positions(0, shape_TH[0]))
+        for layer in self.layers:
+            x_BTH, _ = layer(x_BTH, drop, mask_NT=view.mask_BT)
+        x_BTH = self.norm(x_BTH)
+        return States(x_BTH, _at_end(x_BTH, view), view.mask_BT)
 
 
 class PretrainedEncoder(nn.Module):
@@ -127,10 +157,15 @@ class PretrainedEncoder(nn.Module):
         return States(all_BTH, _at_end(all_BTH, view), view.mask_BT)
 
 
-def build_encoder(
-    config: EncoderConfig, vocabulary: int, files: EncoderFiles | None = None
-) -> RecurrentEncoder | PretrainedEncoder:
+Encoder = RecurrentEncoder | TransformerEncoder | PretrainedEncoder
+
+
+def build_encoder(config: EncoderConfig, vocabulary: int, files: EncoderFiles | None = None) -> Encoder:
     """The encoder of a recipe; `files` are those a space keeps of a pretrained one."""
-    if isinstance(config, PretrainedEncoderConfig):
-        return PretrainedEncoder(config, files)
-    return RecurrentEncoder(config, vocabulary)
+    match config:
+        case PretrainedEncoderConfig():
+            return PretrainedEncoder(config, files)
+        case TransformerEncoderConfig():
+            return TransformerEncoder(config, vocabulary)
+        case RecurrentEncoderConfig():
+            return RecurrentEncoder(config, vocabulary)

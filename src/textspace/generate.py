@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from textspace.data.tokenizers import END, FIRST_PREDICTED, PAD, START
 from textspace.errors import TextspaceError, nearest
 from textspace.noise import Noise
+from textspace.types import PaddedCodes
 
 __all__ = ["METHODS", "Beam", "Generated", "Greedy", "Method", "Sampling", "StepDecoder", "generate", "method_named"]
 
@@ -21,18 +22,20 @@ __all__ = ["METHODS", "Beam", "Generated", "Greedy", "Method", "Sampling", "Step
 class StepDecoder(Protocol):
     """What a decoder must offer to be decoded from.
 
-    The state of N sentences is None or a tuple of tensors with the sentences along axis 1. A decoder that keeps
-    another kind of state brings `reorder(state, index_M)`, which gives the state of the sentences `index_M`: some may
-    be missing and some may occur more than once.
+    Codes are vectors (N, Z), or `PaddedCodes` where every token has one (`of_tokens`). The state of N sentences is None
+    or a tuple of tensors with the sentences along axis 1. A decoder that keeps another kind of state brings
+    `reorder(state, index_M)`, which gives the state of the sentences `index_M`: some may be missing and some may occur
+    more than once.
     """
 
     training: bool
     dim: int | None
+    of_tokens: bool
     embedding: nn.Embedding
 
-    def start(self, z_NZ: Tensor | None) -> Any: ...
+    def start(self, z_NZ: Any) -> Any: ...
 
-    def step(self, ids_N: Tensor, z_NZ: Tensor | None, state: Any) -> tuple[Tensor, Any]: ...
+    def step(self, ids_N: Tensor, z_NZ: Any, state: Any) -> tuple[Tensor, Any]: ...
 
     def train(self, mode: bool = True) -> Any: ...
 
@@ -146,7 +149,7 @@ class Generated:
 @torch.no_grad()
 def generate(
     decoder: StepDecoder,
-    z_NZ: Tensor | None,
+    z_NZ: Tensor | PaddedCodes | None,
     method: Method,
     *,
     rows_N: Tensor,
@@ -187,9 +190,13 @@ def generate(
         _demand(decoder.dim is None, f"the decoder needs codes of {decoder.dim} numbers and got none")
     else:
         _demand(decoder.dim is not None, "a language model takes no codes")
-        shape = (count, decoder.dim)
-        _demand(z_NZ.shape == shape, f"the codes must have shape {shape}, not {tuple(z_NZ.shape)}")
-        _demand(bool(z_NZ.isfinite().all()), "a code holds a number that is not finite")
+        padded = isinstance(z_NZ, PaddedCodes)
+        wanted, given = ("tokens" if of_tokens else "sentences" for of_tokens in (decoder.of_tokens, padded))
+        _demand(wanted == given, f"the decoder reads codes of {wanted}, and these are of {given}")
+        values = z_NZ.values_NTZ if isinstance(z_NZ, PaddedCodes) else z_NZ
+        shape = (count, *values.shape[1:2], decoder.dim) if padded else (count, decoder.dim)
+        _demand(values.shape == shape, f"the codes must have shape {shape}, not {tuple(values.shape)}")
+        _demand(bool(values.isfinite().all()), "a code holds a number that is not finite")
         z_NZ = z_NZ.to(weight.device, weight.dtype)
     for token in method.forbidden:
         _demand(0 <= token < vocabulary, f"there is no token {token} to forbid: ids go from 0 to {vocabulary - 1}")
@@ -216,7 +223,12 @@ def generate(
 
 
 def _stepped(
-    decoder: StepDecoder, z_AZ: Tensor | None, method: Method, rows_A: Tensor, seed: int, lengths_N: Tensor | None
+    decoder: StepDecoder,
+    z_AZ: Tensor | PaddedCodes | None,
+    method: Method,
+    rows_A: Tensor,
+    seed: int,
+    lengths_N: Tensor | None,
 ) -> Generated:
     """Greedy decoding and sampling. A counts the sentences that are still open: the others leave the batch."""
     open_A = torch.arange(len(rows_A), device=rows_A.device)
@@ -273,7 +285,7 @@ def _drawn(log_p_NV: Tensor, method: Sampling, uniform_N: Tensor) -> Tensor:
 
 
 def _searched(
-    decoder: StepDecoder, z_AZ: Tensor | None, method: Beam, count: int, lengths_N: Tensor | None
+    decoder: StepDecoder, z_AZ: Tensor | PaddedCodes | None, method: Beam, count: int, lengths_N: Tensor | None
 ) -> Generated:
     """Beam search. A counts the sentences still searched, W beginnings of each, C candidates to follow; M = A x W."""
     device, width = decoder.embedding.weight.device, method.width
@@ -285,10 +297,10 @@ def _searched(
     log_p_AW[:, 0] = 0.0  # all beginnings are the same at first: -inf marks those that do not exist
     words_AWT = torch.empty(count, width, 0, dtype=torch.long, device=device)
     last_AW = torch.full((count, width), START, device=device)
-    z_AWZ = None if z_AZ is None else z_AZ[:, None].expand(-1, width, -1)
-    state = decoder.start(None if z_AWZ is None else z_AWZ.flatten(0, 1))
+    z_MZ = None if z_AZ is None else z_AZ.repeat_interleave(width, 0)
+    state = decoder.start(z_MZ)
     for position in range(method.max_tokens + 1):
-        logits_MV, state = decoder.step(last_AW.flatten(), None if z_AWZ is None else z_AWZ.flatten(0, 1), state)
+        logits_MV, state = decoder.step(last_AW.flatten(), z_MZ, state)
         allowed_MV = _without(logits_MV, method.forbidden)
         if lengths_N is not None:
             allowed_MV = _ending(allowed_MV, (lengths_N[open_A] == position).repeat_interleave(width))
@@ -321,8 +333,9 @@ def _searched(
         log_p_AW, last_AW = log_p_AC[going].gather(1, on_AW), token_AC[going].gather(1, on_AW)
         parent_AW = parent_AC[going].gather(1, on_AW)
         words_AWT = torch.cat([words_AWT[going[:, None], parent_AW], last_AW[:, :, None]], dim=2)
-        z_AWZ = None if z_AWZ is None else z_AWZ[going]
-        state = _reordered(decoder, state, (going[:, None] * width + parent_AW).flatten())
+        parent_M = (going[:, None] * width + parent_AW).flatten()
+        z_MZ = None if z_MZ is None else z_MZ[parent_M]
+        state = _reordered(decoder, state, parent_M)
     # Where no end could be produced at all, the best beginning is the answer.
     cut_B = (~ended_N[open_A]).nonzero()[:, 0]
     log_prob_N[open_A[cut_B]] = log_p_AW[cut_B, 0]

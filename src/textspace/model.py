@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from textspace.config import DualKlObjective, Initial, Recipe
-from textspace.decoders import DECODERS
+from textspace.decoders import build_decoder
 from textspace.distributions import SpikeAndSlab, centre, draw, moments
 from textspace.divergences import DualFunction
-from textspace.encoders import PretrainedEncoder, RecurrentEncoder, build_encoder
+from textspace.encoders import PretrainedEncoder, build_encoder
 from textspace.noise import Noise, seed_of
 from textspace.pooling import POOLINGS
 from textspace.posteriors import POSTERIORS
@@ -42,7 +42,6 @@ class Model(nn.Module):
         super().__init__()
         self.recipe = recipe
         self.vocabulary = vocabulary
-        has_latent = recipe.posterior is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed_of(recipe.training.seed, "initial weights"))
             self.encoder = self.pooling = self.posterior = self.prior = self.dual = None
@@ -54,15 +53,20 @@ class Model(nn.Module):
                 if isinstance(recipe.objective, DualKlObjective):
                     seen = self.encoder.size if recipe.objective.of == "posterior" else 0
                     self.dual = DualFunction(recipe.objective.dual, seen, recipe.latent.dim)
-            self.decoder = DECODERS[recipe.decoder.kind](
-                recipe.decoder, vocabulary, recipe.latent.dim if has_latent else None
-            )
-            if recipe.share_embeddings and isinstance(self.encoder, RecurrentEncoder):
+            dim = None if recipe.posterior is None else recipe.latent.dim
+            self.decoder = build_decoder(recipe.decoder, vocabulary, dim, recipe.is_token_level)
+            if recipe.share_embeddings and self.encoder is not None and not isinstance(self.encoder, PretrainedEncoder):
                 self.decoder.embedding = self.encoder.embedding
             _initialise(self, recipe.initial)
 
+    @property
+    def is_token_level(self) -> bool:
+        """Whether every token has a latent of its own: features, posteriors and codes then have a token axis."""
+        return self.recipe.is_token_level
+
     def features(self, view: View, noise: Noise | None = None) -> Tensor | None:
-        """The pooled vector before the posterior's heads; None for a language model. Training needs the noise."""
+        """What the posterior's heads see, (B, H), or (B, T, H) where every token has a latent; None for a language
+        model. Training needs the noise."""
         return None if self.encoder is None or self.pooling is None else self.pooling(self.encoder(view, noise))
 
     def sites(
@@ -70,25 +74,32 @@ class Model(nn.Module):
         features_BH: Tensor | None,
         noise: Noise,
         samples: int,
+        view: View | None = None,
         proposal: Callable[[Distribution], Distribution] = lambda q: q,
         per_gate: int = 1,
     ) -> dict[str, Site]:
         """q(z | x), p(z) and samples, site by site; empty for a language model, which has no features either.
 
-        The samples come from `proposal(q)`, which then stands for q: estimators replace posteriors without a density.
-        Sites before the last have `samples / per_gate` samples, each repeated.
+        The view is what the features were made of: it says which tokens are real where each has a latent; features of
+        single tokens, (N, H), need none. The samples come from `proposal(q)`, which then stands for q: estimators
+        replace posteriors without a density. Sites before the last have `samples / per_gate` samples, each repeated.
         """
         sites: dict[str, Site] = {}
         if self.posterior is None or self.prior is None:
             return sites
         drawn: dict[str, Tensor] = {}
+        mask_BT = None
+        if self.is_token_level and features_BH is not None and features_BH.dim() == 3:
+            if view is None:
+                raise ValueError("where every token has a latent, the sites of sentences need the view")
+            mask_BT = view.mask_BT
         for name in self.posterior.distributions:
             q = proposal(self.posterior(name, features_BH, drawn))
             last = name == "z"
             value_SBZ = draw(q, noise, name, samples if last else samples // per_gate, given=bool(drawn))
             p = self.prior(name, drawn)
             drawn[name] = value_SBZ if last else value_SBZ.repeat_interleave(per_gate, 0)
-            sites[name] = Site(q, p, drawn[name], self.prior.codes() if last and len(drawn) > 1 else None)
+            sites[name] = Site(q, p, drawn[name], self.prior.codes() if last and len(drawn) > 1 else None, mask_BT)
         return sites
 
     def code_moments(self, features_BH: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor]:
@@ -127,12 +138,13 @@ class Model(nn.Module):
     ) -> Pass:
         """log p(x | z) of a batch at the sampled codes; without `has_end` the end token has no probability."""
         z_SBZ = sites["z"].value_SBZ if sites else None
-        token_log_px_SBT = self.decoder(z_SBZ, batch.decoder, noise, has_end=has_end)
+        extra = {"mask_BU": sites["z"].mask_BT} if self.is_token_level else {}
+        token_log_px_SBT = self.decoder(z_SBZ, batch.decoder, noise, has_end=has_end, **extra)
         return Pass(batch, features_BH, sites, token_log_px_SBT, noise, has_end)
 
     def forward(self, batch: Batch, noise: Noise, samples: int = 1, per_gate: int = 1) -> Pass:
         features_BH = self.features(batch.encoder, noise)
-        sites = self.sites(features_BH, noise, samples, per_gate=per_gate)
+        sites = self.sites(features_BH, noise, samples, batch.encoder, per_gate=per_gate)
         return self.decode(batch, features_BH, sites, noise)
 
     def inference_parameters(self) -> list[nn.Parameter]:
@@ -157,8 +169,11 @@ class Model(nn.Module):
 
 def _initialise(model: Model, initial: Initial) -> None:
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    norms = {id(parameter) for m in model.modules() if isinstance(m, nn.LayerNorm) for parameter in m.parameters()}
     for name, parameter in model.named_parameters():
         if name.startswith("encoder.") and isinstance(model.encoder, PretrainedEncoder):
+            continue
+        if id(parameter) in norms or name == "prior.log_scale":
             continue
         if id(parameter) in embeddings:
             if initial.embeddings is not None:

@@ -8,6 +8,7 @@ a killed run continues with the very numbers it would have used.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -71,6 +72,15 @@ class Noise:
         """True with probability 1 - drop, of shape (samples, sentences, *shape)."""
         threshold = min(max(round(drop * 2.0**64) - 2**63, -(2**63)), 2**63 - 1)
         return self._bits(stream, shape, samples) >= threshold
+
+    def keeps(self, stream: str, shape: tuple[int, ...], samples: int, drop: float) -> Iterator[Tensor]:
+        """Like `keep`, again and again with other numbers; a 64-bit number serves for four, each with 16 bits."""
+        threshold, turn = round(drop * 2**16), 0
+        while True:
+            bits = self._bits(f"{stream} {turn}", shape, samples)
+            for quarter in range(4):
+                yield (bits >> 16 * quarter).bitwise_and_(0xFFFF) >= threshold
+            turn += 1
 
     def _bits(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
         # Elements are numbered with the last axis fastest: more padding adds numbers at the end of a sentence's

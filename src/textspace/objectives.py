@@ -9,7 +9,6 @@ from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from textspace.config import (
     DualKlObjective,
@@ -118,7 +117,7 @@ class Elbo:
         for name in weighted:
             weights[name] = (self.gate_kl_weight if name.endswith("_gate") else self.kl_weight)(progress)
         if self.activity is not None:
-            terms["activity"] = Term(_activity(passed.sites["z"].q, self.activity.norm))
+            terms["activity"] = Term(_activity(passed.sites["z"], self.activity.norm))
             weights["activity"] = self.activity.weight
         if self.gate_share is not None:
             terms["gate_share"] = Term(_gate_share(passed.sites["z"], self.gate_share))
@@ -126,13 +125,13 @@ class Elbo:
         return Terms(terms, weights)
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
-        return {name: site.kl_BZ.flatten(1) for name, site in sites.items()} if self.batch_terms else {}
+        return {name: site.kl_BZ for name, site in sites.items()} if self.batch_terms else {}
 
     def _thresholded(self, passed: Pass, bits: FreeBits, others: Others) -> dict[str, Term]:
         """Each site's KL, held at the target from below."""
         terms = {}
         for name, site in passed.sites.items():
-            kl_BZ = site.kl_BZ.flatten(1)
+            kl_BZ = site.kl_BZ
             if bits.on == "batch":
                 kl_BZ = _with_others(kl_BZ, name, others).mean(0, keepdim=True)
             if bits.per == "total":
@@ -277,21 +276,21 @@ def _reconstruction(passed: Pass) -> Term:
     return Term(-passed.log_px_SB.mean(0))
 
 
-def _activity(q: Distribution, norm: Literal["l1", "l2"]) -> Tensor:
-    """The size of each sentence's mean and deviation together."""
-    both = torch.cat([q.mean.flatten(1), q.stddev.flatten(1)], dim=1)
-    return both.abs().sum(1) if norm == "l1" else both.square().sum(1)
+def _activity(z: Site, norm: Literal["l1", "l2"]) -> Tensor:
+    """The size of each sentence's mean and deviation together, summed over tokens where each has them."""
+    both = torch.cat([z.q.mean, z.q.stddev], dim=-1)
+    return z.summed(both.abs() if norm == "l1" else both.square())
 
 
 def _gate_share(z: Site, share: GateShare) -> Tensor:
-    """KL between a mean gate and the share wanted, times the dimensions: each sentence's, or the mean of those of all
-    pseudo-inputs, the same for every sentence."""
+    """KL between a mean gate and the share wanted, times the dimensions: each sentence's (each token's, summed, where
+    these have gates), or the mean of those of all pseudo-inputs, the same for every sentence."""
     gated = z.p.components if isinstance(z.p, Mixture) and share.of == "pseudo-inputs" else z.q
     assert isinstance(gated, SpikeAndSlab)
-    off_N = gated.off.mean(1).clamp(1e-6, 1 - 1e-6)
-    kl_N = off_N * (off_N / share.off).log() + (1 - off_N) * ((1 - off_N) / (1 - share.off)).log()
-    price_N = kl_N * gated.off.shape[1]
-    return price_N if gated is z.q else price_N.mean().expand(z.value_SBZ.shape[1])
+    off = gated.off.mean(-1, keepdim=True).clamp(1e-6, 1 - 1e-6)
+    kl = off * (off / share.off).log() + (1 - off) * ((1 - off) / (1 - share.off)).log()
+    price = kl * gated.off.shape[-1]
+    return z.summed(price) if gated is z.q else price.mean().expand(z.value_SBZ.shape[1])
 
 
 def _with_others(own_BZ: Tensor, name: str, others: Others) -> Tensor:

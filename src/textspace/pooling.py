@@ -1,4 +1,4 @@
-"""Pooling: the hidden states of a sentence to one feature vector.
+"""Pooling: the hidden states of a sentence to one feature vector, or to one for each token.
 
 All real positions count, those of the start and end tokens included; padding never does.
 """
@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from textspace.config import AttentionPooling as AttentionPoolingConfig
+from textspace.config import NoPooling as NoPoolingConfig
 from textspace.config import SimplePooling as SimplePoolingConfig
 from textspace.encoders import States
 
-__all__ = ["POOLINGS", "AttentionPooling", "SimplePooling"]
+__all__ = ["POOLINGS", "AttentionPooling", "NoPooling", "SimplePooling"]
 
 
 def _last(states: States) -> Tensor:
@@ -20,9 +21,16 @@ def _last(states: States) -> Tensor:
     return states.last_BH
 
 
+def _start(states: States) -> Tensor:
+    return states.all_BTH[:, 0]
+
+
+def _sum(states: States) -> Tensor:
+    return states.all_BTH.where(states.mask_BT[:, :, None], 0.0).sum(1)
+
+
 def _mean(states: States) -> Tensor:
-    mask_BT1 = states.mask_BT[:, :, None]
-    return states.all_BTH.where(mask_BT1, 0.0).sum(1) / mask_BT1.sum(1)
+    return _sum(states) / states.mask_BT.sum(1, keepdim=True)
 
 
 def _max(states: States) -> Tensor:
@@ -40,7 +48,8 @@ class SimplePooling(nn.Module):
 
     def __init__(self, config: SimplePoolingConfig, size: int) -> None:
         super().__init__()
-        self.pool = {"last": _last, "mean": _mean, "max": _max, "abs": _abs}[config.kind]
+        kinds = {"last": _last, "start": _start, "mean": _mean, "sum": _sum, "max": _max, "abs": _abs}
+        self.pool = kinds[config.kind]
 
     def forward(self, states: States) -> Tensor:
         return self.pool(states)
@@ -61,10 +70,18 @@ class AttentionPooling(nn.Module):
         return (weight_BT[:, :, None] * states.all_BTH.where(states.mask_BT[:, :, None], 0.0)).sum(1)
 
 
+class NoPooling(nn.Module):
+    """Every token keeps its state, (B, T, H); those of padding are zeros."""
+
+    def __init__(self, config: NoPoolingConfig, size: int) -> None:
+        super().__init__()
+
+    def forward(self, states: States) -> Tensor:
+        return states.all_BTH.where(states.mask_BT[:, :, None], 0.0)
+
+
 POOLINGS = {
-    "last": SimplePooling,
-    "mean": SimplePooling,
-    "max": SimplePooling,
-    "abs": SimplePooling,
+    **dict.fromkeys(("last", "start", "mean", "sum", "max", "abs"), SimplePooling),
     "attention": AttentionPooling,
+    "none": NoPooling,
 }

@@ -12,12 +12,21 @@ from torch.distributions import Distribution, Normal
 from textspace.config import BetaGatedPrior as BetaGatedPriorConfig
 from textspace.config import Latent
 from textspace.config import PseudoInputPrior as PseudoInputPriorConfig
+from textspace.config import ScaledNormalPrior as ScaledNormalPriorConfig
 from textspace.config import SpikeAndSlabPrior as SpikeAndSlabPriorConfig
 from textspace.config import StandardNormalPrior as StandardNormalPriorConfig
 from textspace.distributions import GateLogit, Mixture, SpikeAndSlab
 from textspace.posteriors import Posterior
 
-__all__ = ["PRIORS", "BetaGatedPrior", "Prior", "PseudoInputPrior", "SpikeAndSlabPrior", "StandardNormalPrior"]
+__all__ = [
+    "PRIORS",
+    "BetaGatedPrior",
+    "Prior",
+    "PseudoInputPrior",
+    "ScaledNormalPrior",
+    "SpikeAndSlabPrior",
+    "StandardNormalPrior",
+]
 
 
 class _OfCodes(nn.Module):
@@ -50,6 +59,25 @@ class StandardNormalPrior(_OfCodes):
 
     def codes(self) -> Normal:
         return Normal(self.zero_Z, self.one_Z, validate_args=False)
+
+
+class ScaledNormalPrior(_OfCodes):
+    """N(0, scale^2 I), the scale fixed or learned."""
+
+    distributions: ClassVar[dict[str, type[Distribution]]] = {"z": Normal}
+
+    def __init__(self, config: ScaledNormalPriorConfig, latent: Latent, posterior: Posterior) -> None:
+        super().__init__(latent)
+        log_scale = torch.tensor(math.log(config.scale))
+        self.log_scale = nn.Parameter(log_scale) if config.learned else None
+        self.scale = config.scale
+
+    def forward(self, site: str, earlier: dict[str, Tensor]) -> Normal:
+        return self.codes()
+
+    def codes(self) -> Normal:
+        scale = self.scale if self.log_scale is None else self.log_scale.exp()
+        return Normal(self.zero_Z, scale * self.one_Z, validate_args=False)
 
 
 class SpikeAndSlabPrior(_OfCodes):
@@ -105,9 +133,10 @@ class PseudoInputPrior(nn.Module):
         return Mixture(self._posterior[0]("z", self.features_KH, {}))
 
 
-Prior = StandardNormalPrior | SpikeAndSlabPrior | BetaGatedPrior | PseudoInputPrior
+Prior = StandardNormalPrior | ScaledNormalPrior | SpikeAndSlabPrior | BetaGatedPrior | PseudoInputPrior
 PRIORS: dict[str, Any] = {
     "standard-normal": StandardNormalPrior,
+    "scaled-normal": ScaledNormalPrior,
     "spike-and-slab": SpikeAndSlabPrior,
     "beta-gated": BetaGatedPrior,
     "pseudo-inputs": PseudoInputPrior,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from textspace.config import Constant, Cyclic, Linear, Logistic, Weight
+from textspace.config import Constant, Cyclic, InverseRoot, Linear, Logistic, Weight
 
 __all__ = ["Progress", "Schedule", "schedule"]
 
@@ -35,6 +35,8 @@ def schedule(config: Weight) -> Schedule:
     0.5
     >>> schedule(Logistic(midpoint=1000, slope=0.01, unit="steps"))(Progress(step=1000, epoch=2.5))
     0.5
+    >>> schedule(InverseRoot(over=0.1, unit="run"))(Progress(step=7, epoch=2.5, run=0.4))
+    0.5
     >>> schedule(0.5)(Progress(step=7, epoch=2.5))
     0.5
     """
@@ -43,13 +45,23 @@ def schedule(config: Weight) -> Schedule:
             return lambda progress: config.value
         case Linear() | Logistic() | Cyclic():
             return lambda progress: config.start + _share(config, progress) * (config.end - config.start)
+        case InverseRoot():
+            return lambda progress: _risen_and_fallen(_time(config.unit, progress) / config.over)
         case _:
             return lambda progress: config
 
 
+def _time(unit: str, progress: Progress) -> float:
+    return {"steps": progress.step, "epochs": progress.epoch, "run": progress.run}[unit]
+
+
+def _risen_and_fallen(time: float) -> float:
+    return time if time < 1 else 1 / math.sqrt(time)
+
+
 def _share(config: Linear | Logistic | Cyclic, progress: Progress) -> float:
     """How much of the way from start to end is done."""
-    time = {"steps": progress.step, "epochs": progress.epoch, "run": progress.run}[config.unit]
+    time = _time(config.unit, progress)
     match config:
         case Linear():
             return min(time / config.over, 1.0)

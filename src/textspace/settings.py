@@ -104,6 +104,8 @@ def sentence(error: ValidationError, config: type[BaseModel]) -> str:
             given = str(first["ctx"]["tag"])
             tags = first["ctx"]["expected_tags"].replace("'", "").split(", ")
             return f"{where}.kind has no choice {given!r}; {nearest(given, tags)}"
+        case "union_tag_not_found":
+            return f"{where}.kind is missing: say which kind of {where} it is"
         case "value_error":
             told = str(first["ctx"]["error"])
             return f"{where}: {told}" if where else told

@@ -1,11 +1,13 @@
 """What flows through the model: batches in, passes through, terms and estimates out.
 
 Shape suffixes used everywhere: S samples, B sentences, T token positions, Z latent dimensions, V vocabulary,
-H hidden units, E embedding units.
+H hidden units, E embedding units. Where every token has a latent of its own, its code has a token axis before Z that
+the names do not show: `z_SBZ` is (S, B, T, Z) then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -13,11 +15,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, kl_divergence
+from torch.nn.utils.rnn import pad_sequence
 
 from textspace.distributions import closed_kl, draw
 from textspace.noise import Noise
 
-__all__ = ["Batch", "Bound", "EndToken", "Estimate", "Pass", "Site", "Term", "Terms", "View"]
+__all__ = ["Batch", "Bound", "EndToken", "Estimate", "PaddedCodes", "Pass", "Site", "Term", "Terms", "View"]
 
 EndToken = Literal["included", "dropped", "length"]
 """How a likelihood ends a sentence: the end token is one like any other ("included"); that one term is left out and
@@ -88,6 +91,38 @@ class Batch:
         return Batch(encoder, decoder, _moved(self.rows_B, device))
 
 
+@dataclass(frozen=True)
+class PaddedCodes:
+    """Codes of the tokens of N sentences, padded at the end; the mask is True at real tokens."""
+
+    values_NTZ: Tensor
+    mask_NT: Tensor
+
+    @classmethod
+    def of(cls, codes: Sequence[Tensor]) -> PaddedCodes:
+        """From a matrix of each sentence, a row for each token; at least one sentence."""
+        values_NTZ = pad_sequence(list(codes), batch_first=True)
+        lengths_N = torch.tensor([len(code_TZ) for code_TZ in codes], device=values_NTZ.device)
+        return cls(values_NTZ, torch.arange(values_NTZ.shape[1], device=values_NTZ.device) < lengths_N[:, None])
+
+    def __len__(self) -> int:
+        return len(self.mask_NT)
+
+    def __getitem__(self, index: Tensor | slice) -> PaddedCodes:
+        """Those of some sentences."""
+        return PaddedCodes(self.values_NTZ[index], self.mask_NT[index])
+
+    def repeat_interleave(self, times: int, dim: int = 0) -> PaddedCodes:
+        return PaddedCodes(*(part.repeat_interleave(times, dim) for part in (self.values_NTZ, self.mask_NT)))
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> PaddedCodes:
+        return PaddedCodes(self.values_NTZ.to(device, dtype), self.mask_NT.to(device))
+
+    def unpadded(self) -> list[Tensor]:
+        """A matrix of each sentence, as `of` took them."""
+        return [values_TZ[mask_T] for values_TZ, mask_T in zip(self.values_NTZ, self.mask_NT, strict=True)]
+
+
 def _moved(tensor: Tensor, device: torch.device | str) -> Tensor:
     """The tensor on a device; the host does not wait for a copy to the GPU, which needs pinned memory."""
     if torch.device(device).type == "cuda" and tensor.device.type == "cpu":
@@ -101,25 +136,27 @@ class Site:
 
     Factorised distributions keep their latent axes in `batch_shape`; they are summed here and nowhere else. A site
     given the samples of another has one q and one p for each of them, (S, B, Z), and `alone` is its prior by itself.
+    Where every token has a latent of its own, `mask_BT` is True at real tokens, and no other counts.
     """
 
     q: Distribution
     p: Distribution
     value_SBZ: Tensor
     alone: Distribution | None = None
+    mask_BT: Tensor | None = None
 
     @cached_property
     def log_q_SB(self) -> Tensor:
-        return _over_latent_axes(self.q.log_prob(self.value_SBZ))
+        return self.summed(self.q.log_prob(self.value_SBZ))
 
     @cached_property
     def log_p_SB(self) -> Tensor:
-        return _over_latent_axes(self.p.log_prob(self.value_SBZ))
+        return self.summed(self.p.log_prob(self.value_SBZ))
 
     @cached_property
     def log_alone_SB(self) -> Tensor:
         """log p of the samples by themselves, sites before this one integrated out."""
-        return self.log_p_SB if self.alone is None else _over_latent_axes(self.alone.log_prob(self.value_SBZ))
+        return self.log_p_SB if self.alone is None else self.summed(self.alone.log_prob(self.value_SBZ))
 
     @property
     def kl_form(self) -> Literal["closed", "sampled"]:
@@ -127,25 +164,30 @@ class Site:
 
     @cached_property
     def kl_BZ(self) -> Tensor:
-        """KL(q || p) per sentence and latent dimension: closed where there is a formula, else the mean of
-        log q - log p over the samples."""
+        """KL(q || p) per sentence and latent dimension, summed over tokens that have a latent each: closed where there
+        is a formula, else the mean of log q - log p over the samples."""
         if self.kl_form == "closed":
             kl = kl_divergence(self.q, self.p)
-            return kl.mean(0) if kl.dim() == self.value_SBZ.dim() else kl
-        return (self.q.log_prob(self.value_SBZ) - self.p.log_prob(self.value_SBZ)).mean(0)
+            kl = kl.mean(0) if kl.dim() == self.value_SBZ.dim() else kl
+        else:
+            kl = (self.q.log_prob(self.value_SBZ) - self.p.log_prob(self.value_SBZ)).mean(0)
+        return self._over_tokens(kl)
 
     @cached_property
     def kl_B(self) -> Tensor:
-        return self.kl_BZ.flatten(1).sum(1)
+        return self.kl_BZ.sum(1)
 
     def prior_draws(self, noise: Noise, stream: str) -> Tensor:
         """As many samples of the prior as there are of the posterior, (S, B, Z)."""
         prior = self.alone or self.p
         return draw(prior.expand(self.value_SBZ.shape[1:]), noise, stream, len(self.value_SBZ))
 
+    def summed(self, x_BZ: Tensor) -> Tensor:
+        """Over dimensions, and over real tokens where each has a latent: (B, Z) to (B,), or (S, B, Z) to (S, B)."""
+        return self._over_tokens(x_BZ).sum(-1)
 
-def _over_latent_axes(x_SBZ: Tensor) -> Tensor:
-    return x_SBZ.flatten(2).sum(2)
+    def _over_tokens(self, x_BZ: Tensor) -> Tensor:
+        return x_BZ if self.mask_BT is None else x_BZ.where(self.mask_BT[:, :, None], 0.0).sum(-2)
 
 
 @dataclass(frozen=True)
@@ -215,6 +257,14 @@ class Terms:
 
     def loss(self, means: dict[str, Tensor]) -> Tensor:
         return torch.stack([weight * means[name] for name, weight in self.weights.items()]).sum()
+
+    def scaled(self, share_B: Tensor) -> Terms:
+        """With each sentence's terms times its share; those of a batch stay as they are."""
+        scaled = {
+            name: replace(term, values=term.values * share_B) if term.per == "sentence" else term
+            for name, term in self.terms.items()
+        }
+        return Terms(scaled, self.weights)
 
 
 @dataclass(frozen=True)

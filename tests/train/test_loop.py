@@ -8,13 +8,13 @@ import threading
 import numpy as np
 import pytest
 import torch
-from helpers import small
+from helpers import SMALL_ATTENTIVE, small
 
 from textspace.errors import TextspaceError
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
 from textspace.train import checkpoints
-from textspace.train.log import records
+from textspace.train.log import Display, records
 from textspace.train.loop import Interrupted, Trainer
 from textspace.train.processes import Processes
 
@@ -61,6 +61,25 @@ def test_validating_more_often_changes_no_weight(trainer_of) -> None:
     assert count[1] > count[0]
 
 
+@pytest.mark.parametrize(("dim", "there"), [(4, True), (1, False)])
+def test_validations_record_how_sparse_codes_are_where_that_can_be_said(
+    trainer_of, monkeypatch, dim: int, there: bool
+) -> None:
+    trainer = trainer_of(small(RECIPES["vae"]).but({"latent.dim": dim, "training.epochs": 2}))
+    said: list[str] = []
+    monkeypatch.setattr(Display, "say", lambda display, text: said.append(text))
+    trainer.run()
+    lines = list(records(trainer.folder / "steps.jsonl", "validation"))
+    assert len(lines) == 2
+    for line in lines:
+        assert ("hoyer_samples" in line) == ("hoyer_means" in line) == there
+        assert "active_units" in line
+        assert 0 < line.get("hoyer_samples", 0.5) < 1
+    shown = [text for text in said if "validation:" in text]
+    assert len(shown) == 2
+    assert not any("hoyer" in text for text in shown)  # the line of an epoch is long enough
+
+
 PARTLY_PER_BATCH = {
     "vae": {},
     "free bits on the batch": {"objective.free_bits": {"target": 0.08, "on": "batch"}},
@@ -68,6 +87,13 @@ PARTLY_PER_BATCH = {
     "wae": {"objective": {"kind": "wae"}},
     "iwae": {"objective": {"kind": "iwae", "samples": 3}},
     "dual": {"objective": {"kind": "dual-kl", "dual": {"hidden": 16}}, "training.update.kind": "alternating"},
+    "averaged over tokens": {"training.average": "tokens"},
+    "a latent for every token": {
+        **{part: {"kind": "transformer", **SMALL_ATTENTIVE} for part in ("encoder", "decoder")},
+        "pooling.kind": "none",
+        "prior": {"kind": "scaled-normal", "learned": True},
+        "training.average": "tokens",
+    },
 }
 
 

@@ -146,6 +146,7 @@ SHARED = {
     "aggressive": small(RECIPES["vae-aggressive"]),
     "two phases": small(RECIPES["pretrain-free-bits"]),
     "pretrained encoder": small(RECIPES["b-hsvae"]),
+    "averaged over tokens": small(RECIPES["vat"]),
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import changed, copied, small
 
+from textspace.noise import Noise
 from textspace.objectives import build_objective
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
@@ -33,6 +34,55 @@ def turn(number: int, rate: float = 0.01) -> Turn:
 def side(name: str) -> str:
     part = name.split(".")[0]
     return {"encoder": "encoder", "pooling": "encoder", "posterior": "encoder", "decoder": "decoder"}[part]
+
+
+# Averages
+
+
+@pytest.mark.parametrize("name", ["vat", "transformer-vae", "vae", "iwae"])
+@pytest.mark.parametrize("average", ["sentences", "tokens"])
+def test_a_loss_is_the_mean_over_sentences_of_sums_or_means_over_their_tokens(
+    trainer_of, name: str, average: str
+) -> None:
+    trainer = trainer_of(small(RECIPES[name]).but({"training.average": average, "training.clip": None}))
+    model, objective, now = trainer.model, trainer.update.objective, Progress(0, 0.0, 0.15)
+    shard = trainer.stream.next_batch()
+    (batch,) = shard.pieces
+    passed = model(batch, Noise(trainer.training.seed, 4, batch.rows_B), objective.samples)
+    terms = objective(passed, now)
+    whole = {name: term.values for name, term in terms.terms.items()}
+    by_hand = []
+    for row, tokens in enumerate((batch.decoder.lengths_B - 1).tolist()):
+        loss = sum(weight * whole[term][row] for term, weight in terms.weights.items())
+        by_hand.append(loss / (tokens if average == "tokens" else 1))
+    loss = torch.stack(by_hand).mean()
+    gradients = torch.autograd.grad(loss, trainer.update.parameters, allow_unused=True)
+    norm = math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients if gradient is not None))
+
+    step = trainer.update(lambda: shard, Turn(4, now, 0.0))
+    found = dict(zip(step.names, step.values.tolist(), strict=True))
+    assert found["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert found["gradient"] == pytest.approx(norm, rel=1e-4)
+    for term, values_B in whole.items():  # what is logged is of whole sentences, however the loss is averaged
+        assert found[term] == pytest.approx(values_B.mean().item(), rel=1e-5)
+
+
+def test_a_window_is_averaged_like_the_loss(trainer_of) -> None:
+    changes = {
+        "training.update.window": 2,
+        "training.update.cap": 9,
+        "training.batch": {"sentences": None, "tokens": 150},
+    }
+    best = {}
+    for average in ("sentences", "tokens"):
+        rule = trainer_of(AGGRESSIVE.but(changes | {"training.average": average}), average).update
+        steps = [rule(None, turn(number)) for number in range(3)][:2]
+        assert len({step.sentences for step in steps}) == 2
+        counts = [step.tokens if average == "sentences" else step.sentences for step in steps]
+        best[average] = rule.state()["best_window"]
+        total = sum(float(step.values[0]) * step.sentences for step in steps)
+        assert best[average] == pytest.approx(total / sum(counts))
+    assert best["tokens"] == pytest.approx(best["sentences"], rel=0.1)  # nats of a token, either way
 
 
 # Aggressive

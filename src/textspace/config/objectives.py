@@ -25,7 +25,7 @@ __all__ = [
 
 
 class FreeBits(Config):
-    """A threshold below which the KL costs nothing more."""
+    """A threshold below which the KL costs nothing more: a sentence's, the sum over tokens where each has a latent."""
 
     target: Positive = 3.0
     """Nats, in total over all dimensions."""

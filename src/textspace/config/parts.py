@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -11,12 +12,15 @@ from textspace.config.base import Config, Count, Positive, Share
 __all__ = [
     "AttentionPooling",
     "BetaGatedPrior",
+    "DecoderConfig",
     "DeltaPosterior",
     "EncoderConfig",
     "GaussianPosterior",
     "ImplicitPosterior",
     "Initial",
     "Latent",
+    "Layers",
+    "NoPooling",
     "PoolingConfig",
     "PosteriorConfig",
     "PretrainedEncoder",
@@ -24,10 +28,13 @@ __all__ = [
     "PseudoInputPrior",
     "RecurrentDecoder",
     "RecurrentEncoder",
+    "ScaledNormalPrior",
     "SimplePooling",
     "SpikeAndSlabPosterior",
     "SpikeAndSlabPrior",
     "StandardNormalPrior",
+    "TransformerDecoder",
+    "TransformerEncoder",
 ]
 
 
@@ -50,6 +57,43 @@ class RecurrentEncoder(Config):
     """Share of the words it reads that become unknown in training; never start and end tokens, or the decoder's."""
 
 
+class Layers(Config):
+    """Sizes of Transformer layers, of encoder and decoder alike."""
+
+    hidden: Count = 128
+    """Units of a state, and of an embedding."""
+    layers: Count = 4
+    heads: Count = 8
+    """Of attention; each sees hidden / heads units."""
+    feed_forward: Count = 512
+    """Units of the network after attention."""
+    dropout: Share = 0.1
+    """On embeddings and on what each layer adds to its input; attention weights have none."""
+    norm: Literal["after", "before"] = "after"
+    """Where a layer normalises: after adding to its input, as Vaswani et al. (2017), or before it reads its input."""
+
+    @property
+    def embedding(self) -> int:
+        return self.hidden
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Layers:
+        multiple = math.lcm(self.heads, 2)  # positions are sines and cosines, in pairs
+        if self.hidden % multiple:
+            raise ValueError(
+                f"hidden ({self.hidden}) and heads ({self.heads}) do not fit: give a multiple of {multiple} as hidden"
+            )
+        return self
+
+
+class TransformerEncoder(Layers):
+    """Self-attention over the sentence, start and end tokens included, with sinusoidal positions."""
+
+    kind: Literal["transformer"] = "transformer"
+    word_dropout: Share = 0.0
+    """Share of the words it reads that become unknown in training; never start and end tokens, or the decoder's."""
+
+
 class PretrainedEncoder(Config):
     """An encoder of Hugging Face, which reads the text with a tokenizer of its own; needs the `transformers` extra."""
 
@@ -62,14 +106,14 @@ class PretrainedEncoder(Config):
     """It reads so many tokens of a sentence, its special ones included; as many as it can when not given."""
 
 
-EncoderConfig = Annotated[RecurrentEncoder | PretrainedEncoder, Field(discriminator="kind")]
+EncoderConfig = Annotated[RecurrentEncoder | TransformerEncoder | PretrainedEncoder, Field(discriminator="kind")]
 
 
 class SimplePooling(Config):
-    """Without parameters: the last state; or over all states, the start and end tokens' included, their mean, their
-    largest value in each unit, or their value of largest size with its sign."""
+    """Without parameters: the last state or the start token's; or over all states, the start and end tokens' included,
+    their mean, their sum, their largest value in each unit, or their value of largest size with its sign."""
 
-    kind: Literal["last", "mean", "max", "abs"] = "last"
+    kind: Literal["last", "start", "mean", "sum", "max", "abs"] = "last"
 
 
 class AttentionPooling(Config):
@@ -80,7 +124,13 @@ class AttentionPooling(Config):
     """Units of tanh(W h + b); as many as a state has when not given."""
 
 
-PoolingConfig = Annotated[SimplePooling | AttentionPooling, Field(discriminator="kind")]
+class NoPooling(Config):
+    """Every token keeps its state and has a latent of its own, the start and end tokens too."""
+
+    kind: Literal["none"] = "none"
+
+
+PoolingConfig = Annotated[SimplePooling | AttentionPooling | NoPooling, Field(discriminator="kind")]
 
 
 class GaussianPosterior(Config):
@@ -143,6 +193,16 @@ class StandardNormalPrior(Config):
     kind: Literal["standard-normal"] = "standard-normal"
 
 
+class ScaledNormalPrior(Config):
+    """N(0, scale^2) in every dimension."""
+
+    kind: Literal["scaled-normal"] = "scaled-normal"
+    scale: Annotated[float, Field(gt=0, le=100)] = 0.4
+    """Standard deviation, or where it starts when it is learned."""
+    learned: bool = False
+    """Whether training moves it; one number for all dimensions."""
+
+
 class SpikeAndSlabPrior(Config):
     """Every dimension is off with one fixed probability, and else standard normal."""
 
@@ -168,7 +228,8 @@ class PseudoInputPrior(Config):
 
 
 PriorConfig = Annotated[
-    StandardNormalPrior | SpikeAndSlabPrior | BetaGatedPrior | PseudoInputPrior, Field(discriminator="kind")
+    StandardNormalPrior | ScaledNormalPrior | SpikeAndSlabPrior | BetaGatedPrior | PseudoInputPrior,
+    Field(discriminator="kind"),
 ]
 
 
@@ -190,6 +251,23 @@ class RecurrentDecoder(Config):
     """Whether each word has a bias in its logit."""
     tie_output: bool = False
     """Use the input embeddings as output weights too (needs embedding = hidden)."""
+
+
+class TransformerDecoder(Layers):
+    """Self-attention over the words so far, and in every layer attention to the codes of all tokens, or the sentence's
+    code added."""
+
+    kind: Literal["transformer"] = "transformer"
+    word_dropout: Share = 0.0
+    """Share of the words it reads that become unknown in training; never the start token, the words it must predict,
+    or the encoder's."""
+    output_bias: bool = True
+    """Whether each word has a bias in its logit."""
+    tie_output: bool = False
+    """Use the input embeddings as output weights too."""
+
+
+DecoderConfig = Annotated[RecurrentDecoder | TransformerDecoder, Field(discriminator="kind")]
 
 
 class Initial(Config):

@@ -14,12 +14,17 @@ from textspace.config.base import Config
 from textspace.config.objectives import ElboObjective, ObjectiveConfig
 from textspace.config.parts import (
     BetaGatedPrior,
+    DecoderConfig,
     EncoderConfig,
     GaussianPosterior,
+    ImplicitPosterior,
     Initial,
     Latent,
+    Layers,
+    NoPooling,
     PoolingConfig,
     PosteriorConfig,
+    PretrainedEncoder,
     PriorConfig,
     PseudoInputPrior,
     RecurrentDecoder,
@@ -27,6 +32,7 @@ from textspace.config.parts import (
     SimplePooling,
     SpikeAndSlabPosterior,
     StandardNormalPrior,
+    TransformerDecoder,
 )
 from textspace.config.text import Text
 from textspace.config.training import Pretraining, Training
@@ -52,7 +58,7 @@ class Recipe(Config):
     pooling: PoolingConfig | None = SimplePooling()
     posterior: PosteriorConfig | None = GaussianPosterior()
     prior: PriorConfig | None = StandardNormalPrior()
-    decoder: RecurrentDecoder = RecurrentDecoder()
+    decoder: DecoderConfig = RecurrentDecoder()
     share_embeddings: bool = False
     """Encoder and decoder read one embedding table (needs equal sizes)."""
     initial: Initial = Initial()
@@ -60,6 +66,14 @@ class Recipe(Config):
     pretrain: Pretraining | None = None
     """A first phase as an autoencoder."""
     training: Training = Training()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recurrent_decoder(cls, values: Any) -> Any:
+        """A decoder without a kind is an LSTM, as when there was nothing but recurrent ones."""
+        if isinstance(values, dict) and isinstance(decoder := values.get("decoder"), dict) and "kind" not in decoder:
+            return {**values, "decoder": {"kind": "lstm", **decoder}}
+        return values
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Recipe:
@@ -87,7 +101,8 @@ class Recipe(Config):
             raise ValueError("prior 'pseudo-inputs' needs a posterior with a density: 'gaussian' or 'spike-and-slab'")
         if self.pretrain and self.posterior is None:
             raise ValueError("pretrain needs an encoder to pretrain, and a language model has none")
-        if self.decoder.skip and self.posterior is None:
+        self._pooling_fits()
+        if isinstance(self.decoder, RecurrentDecoder) and self.decoder.skip and self.posterior is None:
             raise ValueError("decoder.skip needs a latent, and a language model has none")
         kinds = {"objective": self.objective.kind, "training.update": self.training.update.kind}
         if (kinds["objective"] == "dual-kl") != (kinds["training.update"] == "alternating"):
@@ -102,7 +117,12 @@ class Recipe(Config):
             )
         if kinds["training.update"] == "aggressive" and self.posterior is None:
             raise ValueError("training.update 'aggressive' needs an encoder, and a language model has none")
-        if self.decoder.tie_output and self.decoder.embedding != self.decoder.hidden:
+        if self.training.average == "tokens" and (whole := self._term_of_a_batch()):
+            raise ValueError(
+                f"training.average 'tokens' divides the terms of sentences, and {whole} has one of the whole batch: "
+                "set training.average=sentences"
+            )
+        if self.decoder.tie_output and self.decoder.embedding != self.decoder.hidden:  # never of a Transformer's
             raise ValueError(
                 f"decoder.tie_output needs decoder.embedding ({self.decoder.embedding}) to equal "
                 f"decoder.hidden ({self.decoder.hidden})"
@@ -110,17 +130,67 @@ class Recipe(Config):
         if self.share_embeddings:
             if self.encoder is None:
                 raise ValueError("share_embeddings needs an encoder, and a language model has none")
-            if not isinstance(self.encoder, RecurrentEncoder):
+            if isinstance(self.encoder, PretrainedEncoder):
                 raise ValueError(
                     f"share_embeddings needs an encoder that reads the decoder's tokens, and {self.encoder.kind!r} has "
                     "a tokenizer of its own: set share_embeddings=false"
                 )
             if self.encoder.embedding != self.decoder.embedding:
-                raise ValueError(
-                    f"share_embeddings needs encoder.embedding ({self.encoder.embedding}) to equal "
-                    f"decoder.embedding ({self.decoder.embedding})"
+                own, others = (
+                    f"{name}.{'hidden' if isinstance(part, Layers) else 'embedding'} ({part.embedding})"
+                    for name, part in (("encoder", self.encoder), ("decoder", self.decoder))
                 )
+                raise ValueError(f"share_embeddings needs {own} to equal {others}")
         return self
+
+    @property
+    def is_token_level(self) -> bool:
+        """Whether every token has a latent of its own, and not the sentence one."""
+        return isinstance(self.pooling, NoPooling)
+
+    def _term_of_a_batch(self) -> str | None:
+        """What has a term that is one number for the whole batch."""
+        bits = self.objective.free_bits if isinstance(self.objective, ElboObjective) else None
+        if bits is not None and bits.on == "batch":
+            return "objective.free_bits.on 'batch'"
+        return "objective 'wae'" if self.objective.kind == "wae" else None
+
+    def _pooling_fits(self) -> None:
+        """Refuse what cannot work with the start token's state, or where every token has a latent of its own."""
+        recurrent = self.encoder if isinstance(self.encoder, RecurrentEncoder) else None
+        starts = isinstance(self.pooling, SimplePooling) and self.pooling.kind == "start"
+        if starts and recurrent is not None and not recurrent.bidirectional:
+            raise ValueError(
+                f"pooling 'start' takes the start token's state, and encoder {recurrent.kind!r} has read nothing else "
+                "by then: set encoder.bidirectional=true, or pooling.kind=last"
+            )
+        if not self.is_token_level:
+            return
+        if recurrent is not None and recurrent.reverse_input:
+            raise ValueError(
+                f"pooling 'none' gives every token a code in its place, and encoder {recurrent.kind!r} with "
+                "reverse_input reads them in another order: set encoder.reverse_input=false"
+            )
+        if not isinstance(self.decoder, TransformerDecoder):
+            raise ValueError(
+                f"pooling 'none' gives every token a code, and decoder {self.decoder.kind!r} reads one for the whole "
+                "sentence: set decoder.kind=transformer, or another pooling"
+            )
+        if isinstance(self.posterior, ImplicitPosterior):
+            raise ValueError(
+                "posterior 'implicit' makes codes of sentences, and pooling 'none' wants them of tokens: use posterior "
+                "'gaussian', or another pooling"
+            )
+        if isinstance(self.prior, PseudoInputPrior):
+            raise ValueError(
+                "prior 'pseudo-inputs' is one of sentences' codes, and pooling 'none' has those of tokens: use prior "
+                "'standard-normal', or another pooling"
+            )
+        if self.objective.kind in ("wae", "dual-kl"):
+            raise ValueError(
+                f"objective {self.objective.kind!r} compares codes of sentences with the prior, and pooling 'none' has "
+                "those of tokens: use objective 'elbo', 'iwae', 'mim' or 'reconstruction'"
+            )
 
     def but(self, changes: dict[str, Any]) -> Recipe:
         """This recipe with some fields changed, named by their path.

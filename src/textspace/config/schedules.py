@@ -8,7 +8,7 @@ from pydantic import Field
 
 from textspace.config.base import Config, Count, Positive
 
-__all__ = ["Constant", "Cyclic", "Linear", "Logistic", "Weight"]
+__all__ = ["Constant", "Cyclic", "InverseRoot", "Linear", "Logistic", "Weight"]
 
 Unit = Literal["steps", "epochs", "run"]
 """What time is counted in; "run" is the share of the longest run that `training.epochs` and `training.steps` allow."""
@@ -41,6 +41,15 @@ class Logistic(Config):
     unit: Unit = "epochs"
 
 
+class InverseRoot(Config):
+    """Rise linearly from 0 to 1, then fall as one over the root of time [Vaswani et al. 2017]."""
+
+    kind: Literal["inverse-root"] = "inverse-root"
+    over: Positive = 1
+    """How long it rises."""
+    unit: Unit = "epochs"
+
+
 class Cyclic(Config):
     """Rise linearly from start to end, stay there, and begin again; after the last cycle the value stays at end."""
 
@@ -55,6 +64,6 @@ class Cyclic(Config):
     unit: Unit = "epochs"
 
 
-ScheduleConfig = Annotated[Constant | Linear | Logistic | Cyclic, Field(discriminator="kind")]
+ScheduleConfig = Annotated[Constant | Linear | Logistic | Cyclic | InverseRoot, Field(discriminator="kind")]
 Weight = float | ScheduleConfig
 """A number, or a schedule for it."""

@@ -109,6 +109,9 @@ class Training(Config):
     batch: Batches = Batches()
     optimizer: Optimizer = Optimizer()
     update: UpdateConfig = JointUpdate()
+    average: Literal["sentences", "tokens"] = "sentences"
+    """Whether the loss is the mean over sentences of their terms, which are sums over tokens, or of these sums divided
+    by the sentence's number of tokens (its end counts), where short sentences weigh as much as long ones."""
     plateau: Plateau | None = Plateau()
     clip: Positive | None = 5.0
     """Largest norm of the gradient."""

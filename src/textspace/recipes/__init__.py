@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError, nearest
-from textspace.recipes import free_bits, mutual_information, pooling, sparse
+from textspace.recipes import auto_transformer, free_bits, mutual_information, pooling, sparse
 from textspace.recipes.base import SIZES, VAE, derived, sized
 from textspace.recipes.sparse import with_sparsity
 
@@ -36,7 +36,14 @@ _DEFAULT = derived(
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
-    for recipe in [_DEFAULT, *free_bits.RECIPES, *pooling.RECIPES, *mutual_information.RECIPES, *sparse.RECIPES]
+    for recipe in [
+        _DEFAULT,
+        *free_bits.RECIPES,
+        *pooling.RECIPES,
+        *mutual_information.RECIPES,
+        *sparse.RECIPES,
+        *auto_transformer.RECIPES,
+    ]
 }
 
 
@@ -46,7 +53,7 @@ def recipe(name: str) -> Recipe:
     32
     >>> recipe("vea")
     Traceback (most recent call last):
-    textspace.errors.TextspaceError: there is no recipe 'vea'; did you mean 'vae'?
+    textspace.errors.TextspaceError: there is no recipe 'vea'; did you mean 'vae' or 'vat'?
     """
     if name not in RECIPES:
         raise TextspaceError(f"there is no recipe {name!r}; {nearest(name, RECIPES)}")

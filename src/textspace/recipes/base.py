@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from textspace.config import Recipe, RecurrentEncoder
+from textspace.config import Recipe, RecurrentEncoder, TransformerDecoder, TransformerEncoder
 from textspace.errors import TextspaceError, nearest
 
 __all__ = ["BOWMAN_2016", "LI_2019", "SIZES", "VAE", "WARM_UP", "derived", "sized"]
@@ -38,6 +38,11 @@ def sized(recipe: Recipe, corpus: str) -> Recipe:
     """
     if corpus not in SIZES:
         raise TextspaceError(f"there are no sizes {corpus!r}; {nearest(corpus, SIZES)}")
+    if isinstance(recipe.decoder, TransformerDecoder) or isinstance(recipe.encoder, TransformerEncoder):
+        raise TextspaceError(
+            f"the sizes {corpus!r} are of recurrent networks, and recipe {recipe.name!r} has Transformers: set hidden, "
+            "layers, heads and feed_forward of encoder and decoder instead"
+        )
     embedding, hidden = SIZES[corpus]
     parts = ("encoder", "decoder") if isinstance(recipe.encoder, RecurrentEncoder) else ("decoder",)
     return recipe.but({f"{part}.embedding": embedding for part in parts} | {f"{part}.hidden": hidden for part in parts})

@@ -14,13 +14,14 @@ from pydantic import BaseModel
 
 import textspace
 from textspace import folder as folders
-from textspace.coder import OFF, Coder
+from textspace.coder import Coder
 from textspace.config import PretrainedEncoder, Recipe
 from textspace.data.batching import Mixing
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import Tokenizer, train_tokenizer
+from textspace.encoding import OFF
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import examine
 from textspace.evaluate.likelihood import likelihood
@@ -31,6 +32,7 @@ from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.pretrained import EncoderFiles
 from textspace.recipes import recipe as recipe_named
+from textspace.token_codes import TokenCodes
 from textspace.train import checkpoints
 from textspace.train.curves import draw_curves
 from textspace.train.loop import Interrupted, Trained, Trainer
@@ -245,11 +247,12 @@ def _first_phase(
 
 
 def _share_off(coder: Coder, split: EncodedSplit) -> dict[str, float | None]:
-    """The share of dimensions whose gates are more probably off than on in a sentence, and the mean gate."""
+    """The share of dimensions whose gates are more probably off than on in a sentence (or in a token, where each has a
+    code), and the mean gate."""
     if not coder.model.has_gates:
         return {"achieved": None, "mean_gate": None}
     (on_NZ,) = coder._encode(split, "gates", None, False, 0)
-    off_NZ = 1 - on_NZ.double()
+    off_NZ = 1 - (on_NZ.values_MZ if isinstance(on_NZ, TokenCodes) else on_NZ).double()
     return {"achieved": float((off_NZ > OFF).double().mean()), "mean_gate": float(off_NZ.mean())}
 
 

@@ -266,10 +266,11 @@ class Trainer:
         return numbers
 
     def _codes_measured(self) -> dict[str, float]:
-        """What tells whether the posterior has collapsed; measured by the first process, the same for all."""
+        """Whether the posterior has collapsed, and how sparse codes are; measured by the first process for all."""
         if self.model.posterior is None:
             return {}
-        numbers = dict.fromkeys(("mi", "active_units", "feature_cosine", "marginal_kl"), 0.0)
+        names = "mi", "active_units", "token_kl", "feature_cosine", "hoyer_samples", "hoyer_means", "marginal_kl"
+        numbers = dict.fromkeys(names, 0.0)
         if self.processes.first:
             statistics = posterior_statistics(self.model, self.valid, seed=seed_of(self.training.seed, "validation"))
             estimates = statistics.estimates() if statistics else {}

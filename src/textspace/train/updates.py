@@ -24,6 +24,7 @@ from textspace.objectives import DualKl, Objective, Others
 from textspace.schedules import Progress, schedule
 from textspace.train.processes import Processes
 from textspace.train.stream import BatchStream, Shard
+from textspace.types import Batch, Terms
 
 __all__ = ["OPTIMIZERS", "AggressiveUpdate", "AlternatingUpdate", "JointUpdate", "Step", "Turn", "build_update"]
 
@@ -107,12 +108,19 @@ class JointUpdate:
                 passed = self.model(piece, noise, self.objective.samples, self.objective.per_gate)
                 terms = self.objective(passed, turn.progress, others[index])
                 means = terms.means(shard.sentences, shard.parts)
-                loss = terms.loss(means) * shard.counts
+                loss = self._loss(terms, means, piece, shard) * shard.counts
             loss.backward(inputs=moving)
             names, weights = ("loss", *means), terms.weights
             values = values + torch.stack([loss, *means.values()]).detach().float() * shard.counts
         values, norm = self._move(self.optimizer, moving, values, turn.rate)
         return Step((*names, "gradient"), torch.cat([values, norm]), weights, shard.sentences, shard.tokens)
+
+    def _loss(self, terms: Terms, means: dict[str, Tensor], piece: Batch, shard: Shard) -> Tensor:
+        """The piece's share of the loss; the means are those that are logged, of whole sentences."""
+        if self.training.average == "sentences":
+            return terms.loss(means)
+        per_token = terms.scaled(1 / (piece.decoder.device_lengths_B - 1))
+        return per_token.loss(per_token.means(shard.sentences, shard.parts))
 
     def _move(
         self, optimizer: torch.optim.Optimizer, moving: list[nn.Parameter], values: Tensor, rate: float
@@ -146,7 +154,7 @@ class JointUpdate:
             with self.processes.autocast(self.training.precision):
                 features_BH = self.model.features(piece.encoder, noise)
                 samples, per_gate = self.objective.samples, self.objective.per_gate
-                sites = self.model.sites(features_BH, noise, samples, per_gate=per_gate)
+                sites = self.model.sites(features_BH, noise, samples, piece.encoder, per_gate=per_gate)
                 shared = self.objective.shared(sites, noise)
             for name, rows in shared.items():
                 nothing = torch.zeros((shard.sentences, *rows.shape[1:]), dtype=rows.dtype, device=device)
@@ -189,7 +197,7 @@ class AggressiveUpdate(JointUpdate):
     def _begin_inner(self) -> None:
         self.inner_steps = 0
         self.best_window = math.inf
-        """Loss per token of the window before."""
+        """Loss per token of the window before, as the loss is averaged."""
         self._begin_window()
 
     def _begin_window(self) -> None:
@@ -203,7 +211,8 @@ class AggressiveUpdate(JointUpdate):
             step = self._step(self.own_stream.next_batch(), turn, self.inference)
             self.inner_steps += 1
             self.window_loss += step.values[0] * step.sentences
-            self.window_tokens += step.tokens
+            # Where the loss is an average over tokens already, a sentence counts as one.
+            self.window_tokens += step.tokens if self.training.average == "sentences" else step.sentences
             return replace(step, moved=("encoder",))
         self._begin_inner()
         return replace(self._step(next_batch(), turn, self.generative), moved=("decoder",))
@@ -277,7 +286,8 @@ class AlternatingUpdate(JointUpdate):
                 piece = piece.to(self.processes.device)
                 noise = Noise(self.training.seed, turn.number, piece.rows_B)
                 features_BH = self.model.features(piece.encoder, noise)
-                encoded.append((features_BH, self.model.sites(features_BH, noise, self.objective.samples)["z"], noise))
+                sites = self.model.sites(features_BH, noise, self.objective.samples, piece.encoder)
+                encoded.append((features_BH, sites["z"], noise))
         rate = self.config.optimizer.lr * self.dual_schedule(turn.progress)
         for index in range(self.config.dual_steps):
             for features_BH, site, noise in encoded:
