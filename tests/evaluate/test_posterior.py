@@ -13,6 +13,7 @@ from torch.distributions import Laplace, MultivariateNormal, Normal, kl_divergen
 from textspace.data.batching import make_batch
 from textspace.distributions import draw
 from textspace.evaluate import posterior as module
+from textspace.evaluate.hoyer import average_hoyer
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.posterior import (
     PosteriorStatistics,
@@ -207,10 +208,15 @@ def test_the_whole_of_a_small_model(tiny_model, split) -> None:
     assert estimates["mi"].value == pytest.approx(expected.counted_N.mean(), abs=1e-4)
     assert estimates["mi_leave_one_out"].value == pytest.approx(expected.left_out_N.mean(), abs=1e-4)
     assert estimates["feature_cosine"].value == pytest.approx(mean_cosine(features_NH.double().numpy()).value, abs=1e-4)
+    for key, codes_NZ in (("hoyer_samples", site.value_SBZ[0].double()), ("hoyer_means", mean_NZ)):
+        hoyer_N = average_hoyer(codes_NZ.numpy()).values_N
+        assert estimates[key].value == pytest.approx(hoyer_N.mean(), abs=1e-4)
+        assert estimates[key].stderr == pytest.approx(hoyer_N.std(ddof=1) / math.sqrt(len(split)), abs=1e-4)
     # the mean KL is what a code tells about its sentence and how far all codes together lie from the prior
     rest = found.kl_Z.sum() - estimates["mi"].value
     assert 0 < estimates["marginal_kl"].value < rest + 3 * estimates["mi"].stderr
-    assert list(estimates) == ["mi", "mi_leave_one_out", "active_units", "feature_cosine", "marginal_kl"]
+    hoyers = ["hoyer_samples", "hoyer_means"]
+    assert list(estimates) == ["mi", "mi_leave_one_out", "active_units", "feature_cosine", *hoyers, "marginal_kl"]
     assert all(estimate.n == len(split) for estimate in estimates.values())
 
 
@@ -219,7 +225,9 @@ def test_names_say_what_each_number_is(tiny_model, split) -> None:
     count = len(split)
     assert f"own component counted, at most ln {count} = {math.log(count):.2f}, lower bound" in estimates["mi"].name
     assert "left out, upper bound" in estimates["mi_leave_one_out"].name
-    assert [one.bound for one in estimates.values()] == ["lower", "upper", "none", "none", "lower"]
+    assert [one.bound for one in estimates.values()] == ["lower", "upper", *["none"] * 4, "lower"]
+    assert estimates["hoyer_samples"].name.endswith("each) of one posterior sample a sentence")
+    assert estimates["hoyer_means"].name.endswith("each) of posterior means")
     assert "0.01 of the prior's variance" in estimates["active_units"].name
     assert estimates["active_units"].settings["active_above"] == 0.01
 
@@ -261,6 +269,7 @@ def test_a_collapsed_gaussian(tiny_model, split) -> None:
             parameter.zero_()
     estimates = {name: one.value for name, one in posterior_statistics(tiny_model, split).estimates().items()}
     assert estimates.pop("feature_cosine") > 0.1
+    assert estimates.pop("hoyer_samples") > 0.1  # of the prior's own samples: the means alone have none
     assert estimates == pytest.approx(dict.fromkeys(estimates, 0), abs=1e-6)
 
 
@@ -268,9 +277,21 @@ def test_points_have_no_density(tiny, split) -> None:
     recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
     found = posterior_statistics(Model(recipe, len(tiny.tokenizer)), split)
     assert found.kl_Z is None
-    assert list(found.estimates()) == ["active_units", "feature_cosine", "marginal_kl"]
+    assert list(found.estimates()) == ["active_units", "feature_cosine", "hoyer_samples", "hoyer_means", "marginal_kl"]
+    assert found.hoyer_samples == found.hoyer_means
     assert not found.deviation_Z.any()
     assert found.settings["density"] is None
+
+
+def test_codes_of_one_dimension_or_of_zeros_have_no_hoyer(tiny, split) -> None:
+    point = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
+    line, model = (Model(each, len(tiny.tokenizer)) for each in (point.but({"latent.dim": 1}), point))
+    with torch.no_grad():
+        for parameter in model.posterior.parameters():
+            parameter.zero_()
+    for found in (posterior_statistics(line, split), posterior_statistics(model, split)):
+        assert (found.hoyer_samples, found.hoyer_means) == (None, None)
+        assert list(found.estimates()) == ["active_units", "feature_cosine", "marginal_kl"]
 
 
 # Posteriors that can only be drawn from
@@ -363,8 +384,28 @@ def test_gated_codes_are_measured_like_many_draws_of_them(tiny, split, name: str
     assert sum(found.kl_Z) == pytest.approx(kl_Z.sum().item(), rel=0.1, abs=0.05)
     assert found.settings["means"] == ("two halves of 20 samples of the gates" if name == "hsvae" else "exact")
     assert "each posterior replaced by a Gaussian with its mean and deviation" in found.estimates()["mi"].name
+    many = [average_hoyer(codes_NZ.numpy()).values_N.mean() for codes_NZ in drawn_SBZ[:50]]
+    assert found.hoyer_samples.value == pytest.approx(np.mean(many), abs=4 * np.std(many))
+    with torch.no_grad():  # gates at their centre, and nothing drawn
+        mean_NZ, _ = model.code_moments(model.features(batch.encoder), Noise(9, 0, batch.rows_B))
+    assert found.hoyer_means.value == pytest.approx(average_hoyer(mean_NZ.double().numpy()).values_N.mean(), abs=1e-4)
     again = posterior_statistics(model, split, batch_tokens=100)
     np.testing.assert_allclose(again.mean_variance_Z, found.mean_variance_Z, atol=1e-5)
+
+
+def test_a_sample_has_gates_that_are_on_or_off_whatever_the_mode(tiny, split) -> None:
+    model = gated(tiny, "ton-vae", reads_features=False)
+    with torch.no_grad():
+        model.posterior.gates[-1].weight.zero_()
+        model.posterior.gates[-1].bias.zero_()  # each dimension is on in half of the sentences
+        model.posterior.slab[2].weight.zero_()
+        model.posterior.slab[2].bias[:4] = 3.0
+        model.posterior.slab[2].bias[4:] = -6.0
+    found = posterior_statistics(model.train(), split, seed=2)
+    on_NZ = np.random.default_rng(0).random((20_000, 4)) < 0.5
+    truth = average_hoyer(3.0 * on_NZ).there_M.mean()
+    assert found.hoyer_samples.value == pytest.approx(truth, abs=0.08)
+    assert found.hoyer_means is None
 
 
 @pytest.mark.parametrize("name", ["hsvae", "ton-vae"])
@@ -395,5 +436,8 @@ def test_statistics_come_back_from_json(tiny, tiny_model, split) -> None:
         assert back.estimates() == found.estimates()
         assert back.to_dict() == found.to_dict()
         np.testing.assert_allclose(back.mean_variance_Z, found.mean_variance_Z, rtol=1e-5)
+    older = {name: each for name, each in found.to_dict().items() if not name.startswith("hoyer")}
+    back = PosteriorStatistics.from_dict(older)
+    assert (back.hoyer_samples, back.hoyer_means, back.mi) == (None, None, found.mi)
     without = replace(found, mi=None, mi_leave_one_out=None, marginal_kl=None)
     assert PosteriorStatistics.from_dict(without.to_dict()).estimates() == without.estimates()

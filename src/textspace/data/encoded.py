@@ -101,6 +101,11 @@ class EncodedSplit:
         """Tokens of each sentence, start and end included."""
         return np.diff(self.offsets).astype(np.int32) + 2
 
+    @cached_property
+    def encoder_lengths(self) -> NDArray[np.int32]:
+        """Tokens of each sentence as the encoder reads it, with all that stands before and after its words."""
+        return self.lengths if self._encoder_offsets is None else np.diff(self._encoder_offsets).astype(np.int32)
+
     def ids(self, row: int) -> NDArray[np.unsignedinteger]:
         """Token ids of one sentence, without start and end."""
         row = self._row(row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -125,6 +126,12 @@ class Tokenizer:
         except (TypeError, UnicodeError) as error:
             raise _not_unicode() from error
         return [encoding.ids for encoding in encodings]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the characters of each token begin and end in a text; a subword may begin with the blank before it."""
+        if self.kind == "words":
+            return [word.span() for word in re.finditer(r"\S+", text)]
+        return self._library.encode(text, add_special_tokens=False).offsets
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the ids up to the first end token, leaving out start tokens and padding."""

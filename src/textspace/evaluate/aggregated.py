@@ -85,6 +85,11 @@ class AggregatedPosterior:
                 "an aggregated posterior needs a posterior of normals, and this space has none: train one with "
                 "posterior.kind=gaussian"
             )
+        if model.is_token_level:
+            raise TextspaceError(
+                "an aggregated posterior is one of sentences' codes, and in this space every token has a code: use one "
+                "with a code for each sentence"
+            )
         if not len(split):
             raise TextspaceError("an aggregated posterior needs a sentence: give some text")
         device = next(model.parameters()).device

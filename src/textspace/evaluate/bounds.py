@@ -164,8 +164,9 @@ class Likelihood:
 
     @property
     def end_words(self) -> str:
-        """What names say of how sentences end."""
-        return next(words for end, words in END_WORDS.items() if end == self.settings["end_token"])
+        """What names say of how sentences end, and of what was given besides."""
+        words = next(words for end, words in END_WORDS.items() if end == self.settings["end_token"])
+        return words + (f", given {given}" if (given := self.settings.get("given")) else "")
 
     def _weighted(self, key: str, weighted: Weighted) -> dict[str, Estimate]:
         settings = self.settings | weighted.settings

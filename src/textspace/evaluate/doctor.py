@@ -7,11 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from textspace.config import Constant, Recipe
+from textspace.config import Constant, InverseRoot, Recipe, RecurrentDecoder
 from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 
-__all__ = ["MEASURES", "REMEDIES", "Diagnosis", "Remedy", "State", "diagnose", "known_numbers"]
+__all__ = [
+    "MEASURES",
+    "MEASURES_OF_TOKENS",
+    "REMEDIES",
+    "Diagnosis",
+    "Remedy",
+    "State",
+    "diagnose",
+    "known_numbers",
+    "measures_of",
+]
 
 State = Literal["collapsed", "collapsing", "healthy", "overfull", "unknown"]
 
@@ -28,6 +38,21 @@ class Remedy(NamedTuple):
 REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
     "collapsed": (
         Remedy(
+            "--set objective.kl_weight=0.01",
+            "what a token's code tells costs a hundredth: at full price the decoder does better without it",
+            lambda recipe: not recipe.is_token_level or _final(recipe, "kl_weight") <= 0.01,
+        ),
+        Remedy(
+            "--set objective.free_bits.target=30",
+            "the first 30 nats that the codes of a sentence tell cost nothing",
+            lambda recipe: not recipe.is_token_level or _has(recipe, "free_bits") or _has_sampled_kl(recipe),
+        ),
+        Remedy(
+            "--set pretrain.keep=both",
+            "starts from an autoencoder, which reads its codes",
+            lambda recipe: not recipe.is_token_level or recipe.pretrain is not None,
+        ),
+        Remedy(
             "--recipe pretrain-free-bits",
             "starts from an autoencoder's codes and leaves 4 nats of the KL free",
             lambda recipe: recipe.pretrain is not None and _has(recipe, "free_bits"),
@@ -35,12 +60,12 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
         Remedy(
             "--set objective.free_bits.target=4",
             "the first 4 nats that a code tells cost nothing",
-            lambda recipe: _has(recipe, "free_bits") or _has_sampled_kl(recipe),
+            lambda recipe: recipe.is_token_level or _has(recipe, "free_bits") or _has_sampled_kl(recipe),
         ),
         Remedy(
             "--set decoder.skip=true",
             "the code reaches every layer of the decoder and every word",
-            lambda recipe: recipe.decoder.skip,
+            lambda recipe: isinstance(recipe.decoder, RecurrentDecoder) and recipe.decoder.skip,
         ),
         Remedy(
             "--recipe default",
@@ -49,7 +74,7 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
         Remedy(
             "--set objective.kl_weight=0.5",
             "what a code tells costs half",
-            lambda recipe: _final(recipe, "kl_weight") < 1,
+            lambda recipe: _final(recipe, "kl_weight") < 1 or recipe.is_token_level,
         ),
         Remedy(
             "--set training.update.kind=aggressive",
@@ -86,6 +111,11 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
             lambda recipe: _final(recipe, "mmd_weight") >= 1000,
         ),
         Remedy(
+            "--set prior.learned=true",
+            "the prior becomes as wide as the codes lie",
+            lambda recipe: getattr(recipe.prior, "learned", False) or recipe.objective.kind == "reconstruction",
+        ),
+        Remedy(
             "--set latent.dim=16",
             "fewer dimensions are filled by fewer sentences",
             lambda recipe: recipe.latent.dim <= 16,
@@ -96,12 +126,13 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
     ),
 }
 """What to try, in the order of what helped in our own measurements (docs/collapse.md); the first two that a recipe can
-take and does not use are advised."""
+take and does not use are advised. Those for codes of tokens come first and are `used` by all other recipes."""
 
 _LONGER = "--epochs 30 (codes often come into use only after several passes over the text)"
 
 COLLAPSED_BELOW = 0.1
-"""Nats: a KL and a mutual information below this are those of a code that tells nothing."""
+"""Nats: a KL and a mutual information below this are those of a code that tells nothing. A code is a sentence's, or a
+token's where each has one, here and in all limits below."""
 
 FEW_ACTIVE = 0.1
 """Share of the dimensions below which active ones are few."""
@@ -110,7 +141,7 @@ LITTLE_KL = 1.0
 """Nats: few active dimensions with a KL below this are about to go as well."""
 
 HARDLY_ANY_KL = 0.5
-"""Nats: a KL below this is next to nothing for a whole sentence, however many dimensions barely count as active."""
+"""Nats: a KL below this is next to nothing, however many dimensions barely count as active."""
 
 FALLING_BELOW = 2.0
 """Nats: a KL that halves within `FALLING_OVER` validations is on its way to 0 when it is below this already."""
@@ -135,6 +166,17 @@ MEASURES = {
     "marginal_kl": "nats from all codes together to the prior",
 }
 """The numbers of an examination, and what each is."""
+
+MEASURES_OF_TOKENS = MEASURES | {
+    "reconstruction": "reconstruction: nats a sentence costs given its codes",
+    "kl": "KL: nats the codes of a sentence cost together",
+    "token_kl": "KL: nats the code of a token costs",
+    "mi": "mutual information: nats a code tells about its token",
+    "mi_leave_one_out": "mutual information, the token itself left out",
+    "active_units": "active units: dimensions that change with the token",
+    "feature_cosine": "mean cosine of two tokens' features (1: all alike)",
+}
+"""The same where every token has a code."""
 
 Numbers = Mapping[str, float]
 
@@ -165,15 +207,16 @@ def diagnose(
     """Say how a space is.
 
     Args:
-        numbers: "kl", "mi", "active_units", "feature_cosine", "marginal_kl" and "reconstruction", as many as are known.
+        numbers: "kl", "mi", "active_units", "feature_cosine", "marginal_kl" and "reconstruction", as many as are known;
+            and "token_kl" where every token has a code.
         recipe: what it was trained with.
         history: the same numbers of the run's earlier validations, in order.
         epochs: how long it has been trained, where that is known.
     """
     if recipe.posterior is None:
         return Diagnosis("unknown", "This is a language model: it has no codes that could be well or ill.")
-    known = known_numbers(numbers)
-    kl, mi, active = (known.get(name) for name in ("kl", "mi", "active_units"))
+    known, of_a_code = known_numbers(numbers), _kl_of_a_code(recipe)
+    kl, mi, active = (known.get(name) for name in (of_a_code, "mi", "active_units"))
     nats = [value for value in (kl, mi) if value is not None]
     if active is None and not nats:
         wanted = "the KL, the mutual information or the number of active units"
@@ -183,7 +226,7 @@ def diagnose(
     # Where one of the two is missing the other stands for it: a code tells at most what it costs.
     if active == 0 or (nats and max(nats) < COLLAPSED_BELOW):
         alike = known.get("feature_cosine")
-        facts += "" if alike is None else f", and two sentences' features have cosine {alike:.2f}"
+        facts += "" if alike is None else f", and two {_unit(recipe)}s' features have cosine {alike:.2f}"
         used = any(line.get("mi", 0.0) >= COLLAPSED_BELOW for line in map(known_numbers, history))
         if epochs is not None and epochs < YOUNG and not used:
             so_far = f"The codes are collapsed so far, after {epochs:g} epochs, and the decoder writes without them"
@@ -195,7 +238,7 @@ def diagnose(
     if nats and nats[0] < (LITTLE_KL if few else HARDLY_ANY_KL):  # the KL, or what is known in its place
         told = f"The codes hold little and are about to collapse: {facts}."
         return Diagnosis("collapsing", told, _advice("collapsed", recipe))
-    before = [line["kl"] for line in map(known_numbers, history) if "kl" in line][-FALLING_OVER:]
+    before = [line[of_a_code] for line in map(known_numbers, history) if of_a_code in line][-FALLING_OVER:]
     if kl is not None and len(before) == FALLING_OVER and kl < min(before[0] / 2, FALLING_BELOW):
         told = (
             f"The codes are collapsing: within {FALLING_OVER} validations the KL fell from {before[0]:.2f} to {kl:.2f} "
@@ -223,17 +266,31 @@ def known_numbers(numbers: Mapping[str, Any]) -> dict[str, float]:
 def _facts(known: Numbers, recipe: Recipe) -> str:
     told = []
     if "active_units" in known:
-        told.append(f"{known['active_units']:.0f} of {recipe.latent.dim} dimensions change with the sentence")
+        told.append(f"{known['active_units']:.0f} of {recipe.latent.dim} dimensions change with the {_unit(recipe)}")
     nats = []
-    if "kl" in known:
-        nats.append(f"costs {known['kl']:.2f} nats (KL)")
+    if (kl := known.get(_kl_of_a_code(recipe))) is not None:
+        nats.append(f"costs {kl:.2f} nats (KL)")
     if "mi" in known:
-        # The number cannot exceed the logarithm of how many sentences there were, so the truth may be far above it.
+        # The number cannot exceed the logarithm of how many codes there were, so the truth may be far above it.
         least = "at least " if known["mi"] >= COLLAPSED_BELOW else ""
-        nats.append(f"tells {least}{max(known['mi'], 0):.2f} nats about its sentence")
+        nats.append(f"tells {least}{max(known['mi'], 0):.2f} nats about its {_unit(recipe)}")
     if nats:
         told.append(f"a code {' and '.join(nats)}")
     return ", ".join(told)
+
+
+def _unit(recipe: Recipe) -> str:
+    """What has a code."""
+    return "token" if recipe.is_token_level else "sentence"
+
+
+def _kl_of_a_code(recipe: Recipe) -> str:
+    return "token_kl" if recipe.is_token_level else "kl"
+
+
+def measures_of(recipe: Recipe) -> dict[str, str]:
+    """The numbers of an examination of such a space, and what each is."""
+    return MEASURES_OF_TOKENS if recipe.is_token_level else MEASURES
 
 
 def _advice(trouble: Literal["collapsed", "overfull"], recipe: Recipe) -> tuple[str, ...]:
@@ -244,8 +301,8 @@ def _advice(trouble: Literal["collapsed", "overfull"], recipe: Recipe) -> tuple[
 def _can_take(recipe: Recipe, fragment: str) -> bool:
     """Whether the parts that are there go together with what a fragment of the command line asks for."""
     option, _, value = fragment.partition(" ")
-    if option == "--recipe":
-        return value in RECIPES and value != recipe.name
+    if option == "--recipe":  # not one that makes another kind of space
+        return value != recipe.name and RECIPES[value].is_token_level == recipe.is_token_level
     try:
         return recipe.with_settings([value]) != recipe
     except (TextspaceError, LookupError):  # an option that only another kind of part has
@@ -254,8 +311,8 @@ def _can_take(recipe: Recipe, fragment: str) -> bool:
 
 def _has_sampled_kl(recipe: Recipe) -> bool:
     """Whether the KL of a sentence is drawn, so that a threshold on it makes no sense."""
-    kinds = [part.kind for part in (recipe.posterior, recipe.prior) if part is not None]
-    return kinds != ["gaussian", "standard-normal"]
+    posterior, prior = (getattr(part, "kind", None) for part in (recipe.posterior, recipe.prior))
+    return posterior != "gaussian" or prior not in ("standard-normal", "scaled-normal")
 
 
 def _has(recipe: Recipe, option: str) -> bool:
@@ -266,9 +323,15 @@ def _has(recipe: Recipe, option: str) -> bool:
 def _final(recipe: Recipe, option: str) -> float:
     """A weight of the objective when all schedules are through; 0 where the objective has no such weight."""
     weight = getattr(recipe.objective, option, None) or 0.0
-    if isinstance(weight, int | float):
-        return float(weight)
-    return weight.value if isinstance(weight, Constant) else weight.end
+    match weight:
+        case Constant():
+            return weight.value
+        case InverseRoot():
+            return 0.5  # it falls without end: somewhere between 0 and 1
+        case int() | float():
+            return float(weight)
+        case _:
+            return weight.end
 
 
 def _expected(recipe: Recipe) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
-from textspace.evaluate.doctor import MEASURES, Diagnosis, State, diagnose, known_numbers
+from textspace.evaluate.doctor import Diagnosis, State, diagnose, known_numbers, measures_of
 from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.evaluate.posterior import ACTIVE_ABOVE, PosteriorStatistics, posterior_statistics
 
@@ -81,7 +81,7 @@ def examine(
     statistics = posterior_statistics(model, split, seed=seed, progress=progress)
     if statistics is not None:
         measured |= statistics.estimates()
-    numbers = {name: measured[name].value for name in MEASURES if name in measured}
+    numbers = {name: measured[name].value for name in measures_of(recipe) if name in measured}
     return Examination(numbers, statistics, diagnose(numbers, recipe, history, epochs))
 
 
@@ -102,10 +102,11 @@ _STRONG, _WEAK, _LIMIT, _COURSE = "#08519c", "#c6dbef", "#d94801", "#444444"
 
 _COURSES = {
     "kl": ("KL", "nats per sentence"),
-    "mi": ("mutual information", "nats per sentence"),
+    "mi": ("mutual information", "nats per {unit}"),
     "active_units": ("active units", "dimensions"),
-    "feature_cosine": ("cosine of two sentences' features", "mean cosine"),
+    "feature_cosine": ("cosine of two {unit}s' features", "mean cosine"),
 }
+"""Title and axis of the numbers drawn over a run; the unit is what has a code, sentence or token."""
 
 _SMALLEST_SHOWN = 1e-7
 """Of a variance on a logarithmic axis, where 0 has no place."""
@@ -120,6 +121,8 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
     from matplotlib.figure import Figure
 
     statistics = examination.statistics
+    logged = "token" if "token_kl" in examination.numbers else "sentence"
+    unit = logged if statistics is None else statistics.unit
     courses = {name: found for name in _COURSES if (found := _course(history, name))}
     dimensions: list[Callable[[Any, PosteriorStatistics], None]] = []
     if statistics is not None:
@@ -138,8 +141,8 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
     if courses:
         for axis, (name, found) in zip(_axes(next(parts), len(courses)), courses.items(), strict=True):
             axis.plot(*zip(*found, strict=True), color=_COURSE, marker="o", markersize=3)
-            title, unit = _COURSES[name]
-            axis.set(title=title, xlabel="epoch", ylabel=unit)
+            title, label = (words.format(unit=unit) for words in _COURSES[name])
+            axis.set(title=title, xlabel="epoch", ylabel=label)
             low, high = axis.get_ylim()
             axis.set_ylim(min(0, low), high + 0.05 * abs(high))
     for axis in figure.get_axes():
@@ -186,7 +189,7 @@ def _draw_means(axis: Any, statistics: PosteriorStatistics) -> None:
     largest = max(statistics.mean_variance_Z.max(), threshold_Z.max())
     axis.set(
         title=f"variance of the codes' means: {statistics.active_units} active",
-        ylabel="variance over sentences",
+        ylabel=f"variance over {statistics.unit}s",
         yscale="log",
         ylim=(smallest / 3, 5 * largest),  # room for the legend
     )
@@ -195,7 +198,7 @@ def _draw_means(axis: Any, statistics: PosteriorStatistics) -> None:
 def _draw_deviations(axis: Any, statistics: PosteriorStatistics) -> None:
     _bars(axis, statistics, statistics.deviation_Z)
     _limit(axis, statistics, np.sqrt(statistics.prior_variance_Z), "the prior's")
-    axis.set(title="deviation of a sentence's codes", ylabel="mean standard deviation")
+    axis.set(title=f"deviation of a {statistics.unit}'s codes", ylabel="mean standard deviation")
     axis.set_ylim(top=1.15 * axis.get_ylim()[1])  # room for the legend
 
 

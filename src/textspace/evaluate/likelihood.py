@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Distribution, Normal
 
-from textspace.config import DualKlObjective, MimObjective
+from textspace.config import DualKlObjective, MimObjective, PretrainedEncoder
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import GateLogit, SpikeAndSlab, moments
 from textspace.divergences import dual_kl
@@ -78,7 +78,9 @@ def likelihood(
 
     The importance-weighted bound is log 1/K sum_k p(x|z_k) p(z_k) / q(z_k|x), z_k from q(z|x) [Burda et al. 2016]:
     below log p(x) in expectation, closer with every sample. Noise is keyed by sentence and sample, so neither `chunk`
-    nor `batch_tokens` changes what is estimated. Dropout is off.
+    nor `batch_tokens` changes what is estimated. Dropout is off. Where every token has a code, their number is that of
+    the sentence's tokens, start and end included: likelihoods are then given the length, unless `end_token` gives that
+    a probability of its own.
 
     Args:
         model: on the device where it shall run.
@@ -139,6 +141,8 @@ def likelihood(
     }
     if model.has_gates:
         settings["gates"] = "hard"
+    if given := _given(model, end_token):
+        settings["given"] = given
     if proposal_scale != 1:
         settings["proposal_scale"] = proposal_scale
     if isinstance(objective := model.recipe.objective, DualKlObjective):
@@ -218,6 +222,15 @@ def _counts(split: EncodedSplit, end_token: EndToken) -> dict[Normalisation, NDA
     }
 
 
+def _given(model: Model, end_token: EndToken) -> str | None:
+    """What a code for each token tells beforehand: how many tokens there are, unless that has a probability here."""
+    if not model.is_token_level:
+        return None
+    if isinstance(model.recipe.encoder, PretrainedEncoder):  # whose tokens nobody counts
+        return "the encoder's number of tokens"
+    return None if end_token == "length" else "the length"
+
+
 def _proposal_name(model: Model, scale: float) -> str | None:
     if model.posterior is None:
         return None
@@ -258,7 +271,7 @@ def _score(model: Model, batch: Batch, noise: Noise, asked: _Asked, log_length_B
         for first in range(0, count, chunk):
             size = min(chunk, count - first)
             chunk_noise = noise.after(first)
-            sites = model.sites(features_BH, chunk_noise, size, proposal)
+            sites = model.sites(features_BH, chunk_noise, size, batch.encoder, proposal)
             has_end = asked.end_token != "length"
             yield size / count, model.decode(batch, features_BH, sites, chunk_noise, has_end=has_end)
 

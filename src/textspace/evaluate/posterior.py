@@ -16,6 +16,7 @@ from torch.distributions import Normal
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import Delta, Implicit, SpikeAndSlab, draw, moments
 from textspace.evaluate.aggregated import log_normals
+from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
 from textspace.noise import Noise
@@ -52,6 +53,12 @@ this share of the prior's, which makes the distance smaller and so keeps it a lo
 
 DEVIATION_FLOOR = 1e-6
 """Smallest deviation of a Gaussian fitted to samples, which may all be equal."""
+
+SENTENCES, TOKENS = 10_000, 4_000
+"""Sentences, or tokens where each has a code, that are measured unless asked otherwise."""
+
+LONGEST = 2**20
+"""More tokens than any sentence has: keys the noise of each."""
 
 PAIRS_AT_ONCE = 2**23
 """Pairs of sentences whose densities are held in memory together."""
@@ -144,6 +151,9 @@ def gaussian_kl(mean_Z: Floats, covariance_ZZ: Floats, prior_mean_Z: Floats, pri
 class PosteriorStatistics:
     """The posterior over a set of sentences, dimension by dimension and summed up; nats throughout.
 
+    Where every token has a code, tokens stand for sentences in all of this (the start and end tokens too), and
+    `settings["unit"]` says so.
+
     Attributes:
         mean_variance_Z: variance over sentences of E[z|x]; slightly below 0 is possible where that is estimated.
         prior_variance_Z: variance of the prior.
@@ -151,6 +161,10 @@ class PosteriorStatistics:
         kl_Z: mean over sentences of KL(q(z|x) || p(z)); None for a posterior without density.
         mi, mi_leave_one_out: see `mutual_information`; None for a posterior without any spread.
         feature_cosine: see `mean_cosine`, of the features that the posterior is computed from.
+        hoyer_samples: see `average_hoyer`, of one sample of each sentence's code, whose gates are on or off.
+        hoyer_means: the same of E[z|x] with gates at their centre: of a mean over draws the error would be scaled
+            along. Either is None for codes of one dimension, and where fewer than two are other than zero, as of a
+            collapse's means.
         marginal_kl: see `gaussian_kl`, of all codes together; None where the prior is not normal.
         sentences: how many all of this rests on.
         settings: how it was measured.
@@ -163,14 +177,21 @@ class PosteriorStatistics:
     mi: Mean | None
     mi_leave_one_out: Mean | None
     feature_cosine: Mean
+    hoyer_samples: Mean | None
+    hoyer_means: Mean | None
     marginal_kl: float | None
     sentences: int
     settings: Settings
 
     @property
     def active_units(self) -> int:
-        """How many dimensions change with the sentence."""
+        """How many dimensions change with the sentence, or the token."""
         return int((self.mean_variance_Z > ACTIVE_ABOVE * self.prior_variance_Z).sum())
+
+    @property
+    def unit(self) -> str:
+        """What has a code: sentence or token."""
+        return str(self.settings.get("unit", "sentence"))
 
     def estimates(self) -> dict[str, Estimate]:
         """Every number of the set. None has a better direction: a collapse is one extreme, a full copy the other."""
@@ -180,18 +201,26 @@ class PosteriorStatistics:
             found["mi"] = self._information(f"counted, {most}", self.mi, "lower")
             found["mi_leave_one_out"] = self._information("left out", self.mi_leave_one_out, "upper")
         name = (
-            f"active units: dimensions of {len(self.mean_variance_Z)} whose E[z|x] varies over sentences by more than "
-            f"{ACTIVE_ABOVE} of the prior's variance"
+            f"active units: dimensions of {len(self.mean_variance_Z)} whose E[z|x] varies over {self.unit}s by more "
+            f"than {ACTIVE_ABOVE} of the prior's variance"
         )
         found["active_units"] = self._estimate(name, self.active_units)
-        found["feature_cosine"] = self._estimate("mean cosine of two sentences' features", self.feature_cosine)
+        if self.unit == "token" and self.kl_Z is not None:  # a sentence's is among its likelihoods
+            found["token_kl"] = self._estimate("KL(q || p) of a token's z", float(self.kl_Z.sum()))
+        found["feature_cosine"] = self._estimate(f"mean cosine of two {self.unit}s' features", self.feature_cosine)
+        if self.hoyer_samples is not None:
+            name = f"{AVERAGE_HOYER} of one posterior sample a {self.unit}"
+            found["hoyer_samples"] = self._estimate(name, self.hoyer_samples)
+        if self.hoyer_means is not None:
+            found["hoyer_means"] = self._estimate(f"{AVERAGE_HOYER} of posterior means", self.hoyer_means)
         if self.marginal_kl is not None:
-            name = "KL(q(z) || p(z)) of all these sentences' codes together, lower bound from mean and covariance"
+            name = f"KL(q(z) || p(z)) of all these {self.unit}s' codes together, lower bound from mean and covariance"
             found["marginal_kl"] = self._estimate(name, self.marginal_kl, "lower")
         return found
 
     def _information(self, own: str, measured: Mean, side: Bound) -> Estimate:
-        name, density = "mutual information of sentence and code under q, own component ", self.settings["density"]
+        name = f"mutual information of {self.unit} and code under q, own component "
+        density = self.settings["density"]
         if density == "posterior":
             return self._estimate(f"{name}{own}, {side} bound", measured, side)
         return self._estimate(f"{name}{own}, each posterior replaced by a {density}", measured)
@@ -210,6 +239,8 @@ class PosteriorStatistics:
             "mi": self.mi,
             "mi_leave_one_out": self.mi_leave_one_out,
             "feature_cosine": self.feature_cosine,
+            "hoyer_samples": self.hoyer_samples,
+            "hoyer_means": self.hoyer_means,
             "marginal_kl": self.marginal_kl,
             "sentences": self.sentences,
             "settings": self.settings,
@@ -223,9 +254,10 @@ class PosteriorStatistics:
         }
         if len({array.shape for array in arrays.values() if array is not None}) > 1:
             raise ValueError("not every dimension has all its numbers")
+        measured = {"hoyer_samples": None, "hoyer_means": None} | dict(data)  # which older files lack
         means: dict[str, Any] = {
-            name: None if data[name] is None else Mean(*map(float, data[name]))
-            for name in ("mi", "mi_leave_one_out", "feature_cosine")
+            name: None if measured[name] is None else Mean(*map(float, measured[name]))
+            for name in ("mi", "mi_leave_one_out", "feature_cosine", "hoyer_samples", "hoyer_means")
         }
         return cls(
             **arrays,
@@ -249,7 +281,7 @@ def posterior_statistics(
     split: EncodedSplit,
     *,
     seed: int = 0,
-    limit: int = 10_000,
+    limit: int | None = None,
     batch_tokens: int | None = None,
     progress: bool = False,
 ) -> PosteriorStatistics | None:
@@ -261,15 +293,24 @@ def posterior_statistics(
         model: on the device where it shall run.
         split: the sentences.
         seed: of the noise, which is keyed by sentence.
-        limit: take at most so many sentences, spread evenly over the split.
+        limit: take at most so many sentences, spread evenly over the split; where every token has a code, about
+            as many as have so many tokens.
         batch_tokens: padded tokens at once; by default as many as fit.
         progress: show a bar.
     """
-    count = min(len(split), limit)
-    if model.posterior is None or model.prior is None or count < 2:
+    if model.posterior is None or model.prior is None or len(split) < 2:
         return None
     device = next(model.parameters()).device
-    rows_N = spread_rows(len(split), count)
+    if model.is_token_level:
+        sentences = int((limit or TOKENS) / np.mean(split.encoder_lengths))
+        rows_N = spread_rows(len(split), min(len(split), max(sentences, 2)))
+        ends_N = np.asarray(split.encoder_lengths)[rows_N].cumsum()
+    else:
+        rows_N = spread_rows(len(split), min(len(split), limit or SENTENCES))
+        ends_N = np.arange(1, len(rows_N) + 1)
+    count = int(ends_N[-1])
+    if count < 2:
+        return None
     kind = model.posterior.distributions["z"]
     sampled = kind is Implicit or "gate" in model.posterior.distributions
     if batch_tokens is None:
@@ -283,19 +324,22 @@ def posterior_statistics(
     try:
         for places in track(plan, "encoding", progress, len(plan)):
             batch = make_batch(split, rows_N[places]).to(device)
-            encoded = _encode(model, batch, Noise(seed, 0, batch.rows_B))
+            encoded = _encode(model, batch, seed)
+            starts = np.concatenate([[0], ends_N])[places]
+            at = np.concatenate([np.arange(*span) for span in zip(starts, ends_N[places], strict=True)])
             for name, part in encoded.columns.items():
-                columns.setdefault(name, np.empty((count, part.shape[1])))[places] = part.double().cpu().numpy()
+                columns.setdefault(name, np.empty((count, part.shape[1])))[at] = part.double().cpu().numpy()
             within_ZZ += encoded.covariance_ZZ.cpu().numpy() / count
     finally:
         model.train(was_training)
 
+    mean_NZ = (columns["first"] + columns["second"]) / 2
     means_ZZ = covariance_of_means(columns["first"], columns["second"])
     prior = model.prior.codes()
     prior_mean_Z, prior_variance_Z = (part.double().cpu().numpy() for part in (prior.mean, prior.variance))
     marginal_kl = None
     if isinstance(prior, Normal):
-        mean_Z = (columns["first"] + columns["second"]).mean(0) / 2
+        mean_Z = mean_NZ.mean(0)
         # Of these very sentences, of which none is missing: the means' variance is divided by N here.
         covariance_ZZ = means_ZZ * (count - 1) / count + within_ZZ
         marginal_kl = gaussian_kl(mean_Z, covariance_ZZ, prior_mean_Z, prior_variance_Z)
@@ -317,12 +361,15 @@ def posterior_statistics(
         mi=mi,
         mi_leave_one_out=mi_leave_one_out,
         feature_cosine=mean_cosine(columns["features"]),
+        hoyer_samples=_mean_hoyer(columns["code"]),
+        hoyer_means=_mean_hoyer(columns["mean"]),
         marginal_kl=marginal_kl,
         sentences=count,
         settings={
             "seed": seed,
             "sentences": count,
-            "of": len(split),
+            "of": int(np.sum(split.encoder_lengths)) if model.is_token_level else len(split),
+            **({"unit": "token"} if model.is_token_level else {}),
             "active_above": ACTIVE_ABOVE,
             "means": f"two halves of {drawn}" if sampled else "exact",
             "density": densities.get(kind),
@@ -330,22 +377,35 @@ def posterior_statistics(
     )
 
 
+def _mean_hoyer(codes_NZ: Floats) -> Mean | None:
+    if codes_NZ.shape[1] == 1:
+        return None
+    there_M = average_hoyer(codes_NZ).there_M
+    return Mean.of(there_M) if len(there_M) > 1 else None
+
+
 class _Encoded(NamedTuple):
     columns: dict[str, Tensor]
-    """A row for each sentence."""
+    """A row for each sentence, or for each token in the order of sentences."""
     covariance_ZZ: Tensor
-    """Cov[z|x], summed over the sentences."""
+    """Cov[z|x], summed over the rows."""
 
 
-def _encode(model: Model, batch: Batch, noise: Noise) -> _Encoded:
-    """The posteriors of a batch: two estimates of their means (one, twice, where it is exact), their deviations; and
-    the Gaussians and samples for the mutual information."""
+def _encode(model: Model, batch: Batch, seed: int) -> _Encoded:
+    """The posteriors of a batch: two estimates of their means (one, twice, where it is exact), their deviations, a
+    code of each; and the Gaussians and samples for the mutual information."""
     features_BH = model.features(batch.encoder)
     if features_BH is None:
         raise ValueError("a language model has no posterior")
+    noise = Noise(seed, 0, batch.rows_B)
+    if model.is_token_level:  # whose posteriors each see one token's features, wherever they stand
+        mask_BT = batch.encoder.mask_BT
+        features_BH = features_BH[mask_BT]
+        row_B1, at_T = batch.rows_B[:, None], torch.arange(mask_BT.shape[1], device=mask_BT.device)
+        noise = Noise(seed, 0, (row_B1 * LONGEST + at_T)[mask_BT])
     site = model.sites(features_BH, noise, 1)["z"]
     q = site.q
-    columns = {"features": features_BH}
+    columns = {"features": features_BH, "code": site.value_SBZ[0], "mean": model.code_moments(features_BH, noise)[0]}
     # Every fit sees the same noise: what it gets wrong is then wrong for all sentences alike, and does not look as if
     # it told them apart.
     alike = Noise(noise.seed, 0, torch.zeros_like(noise.rows_B))

@@ -7,7 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["spread_rows", "standard_error"]
+__all__ = ["ROUNDING", "spread_rows", "standard_error"]
+
+ROUNDING = 1e-6
+"""Codes that differ by less than this share of the longest one are equal but for rounding in float32."""
 
 
 def spread_rows(count: int, limit: int) -> NDArray[np.int64]:
