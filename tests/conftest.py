@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from helpers import small, tiny_sentences
+from helpers import TOKEN_RECIPE, short_sentences, small, tiny_sentences
 
 from textspace.config import Recipe
 from textspace.data.corpus import corpus_of
 from textspace.model import Model
 from textspace.recipes import RECIPES
+from textspace.space import Space
 from textspace.train.fit import Prepared, prepare
 
 torch.set_num_threads(1)  # small models gain nothing from more, and lose much when something else runs beside
@@ -38,6 +39,12 @@ def small_vae() -> Recipe:
 def tiny_model(tiny: Prepared, small_vae: Recipe) -> Model:
     """An untrained model with weights large enough that everything matters."""
     return Model(small_vae, len(tiny.tokenizer)).eval()
+
+
+@pytest.fixture(scope="session")
+def token_space(_own_cache: None) -> Space:
+    """A trained space whose every token has a code."""
+    return Space.fit(short_sentences(), TOKEN_RECIPE, device="cpu")
 
 
 @pytest.fixture

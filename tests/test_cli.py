@@ -309,7 +309,7 @@ def test_resuming_goes_on(workplace: Path) -> None:
     [
         ("train none.txt", "none.txt"),
         ("train empty.txt", "nothing is left of 'empty'"),
-        ("train text.txt --recipe vea", "there is no recipe 'vea'; did you mean 'vae'?"),
+        ("train text.txt --recipe vea", "there is no recipe 'vea'; did you mean 'vae' or 'vat'?"),
         ("train text.txt --set latent.dmi=3", "recipe has no option 'latent.dmi'; did you mean 'latent.dim'?"),
         ("train text.txt --set latent.dim=-1", "latent.dim is -1"),
         ("train text.txt --config none.json", "cannot read the recipe"),
@@ -382,7 +382,7 @@ def test_a_real_process_says_one_line_and_with_debug_the_traceback() -> None:
     command = [sys.executable, "-m", "textspace", "recipes", "show", "vea"]
     plain = subprocess.run(command, capture_output=True, text=True)
     assert plain.returncode == 2
-    assert plain.stderr == "textspace: there is no recipe 'vea'; did you mean 'vae'?\n"
+    assert plain.stderr == "textspace: there is no recipe 'vea'; did you mean 'vae' or 'vat'?\n"
     assert "Traceback" in subprocess.run([*command, "--debug"], capture_output=True, text=True).stderr
 
 

@@ -489,7 +489,7 @@ def mostly_zeros(rows: int = 40, dim: int = 6) -> sparse.csr_matrix:
 
 
 def written_sparse(path: Path, codes: sparse.csr_matrix, sizes: tuple[int, ...] = (7, 0, 1)) -> Path:
-    with CodeWriter(path, codes.shape[1], sparse=True) as writer:
+    with CodeWriter(path, codes.shape[1], form="sparse") as writer:
         start = 0
         for size in (*sizes, codes.shape[0] - sum(sizes)):
             writer.write(codes[start : start + size], texts=["text"] * size)
@@ -504,10 +504,10 @@ def test_sparse_codes_come_back_and_scipy_reads_them(tmp_path: Path) -> None:
         assert found.format == "csr"
         assert found.nnz == codes.nnz
         assert same_bits(found.toarray(), codes.toarray())
-    with CodeWriter(tmp_path / "none.NPZ", 6, sparse=True):
+    with CodeWriter(tmp_path / "none.NPZ", 6, form="sparse"):
         pass
     assert read_codes(tmp_path / "none.NPZ", dim=6).shape == (0, 6)
-    with CodeWriter(tmp_path / "wide.npz", 6, dtype="float64", sparse=True) as writer:
+    with CodeWriter(tmp_path / "wide.npz", 6, dtype="float64", form="sparse") as writer:
         writer.write(codes.astype(np.float64) / 3)
     assert sparse.load_npz(tmp_path / "wide.npz").dtype == np.float64
     assert same_bits(read_codes(tmp_path / "wide.npz").toarray(), (codes.astype(np.float64) / 3).toarray().astype("f4"))
@@ -527,16 +527,19 @@ def test_sparse_files_of_other_programs(tmp_path: Path, form: str, kind: str, co
 def test_what_no_sparse_file_can_be(tmp_path: Path) -> None:
     for name in (*(f"codes{ending}" for ending in ENDINGS if ending != ".npz"), "-"):
         with pytest.raises(TextspaceError, match=r"sparse codes go into \.npz files and not into .*: give a name"):
-            CodeWriter(name if name == "-" else tmp_path / name, 6, sparse=True)
+            CodeWriter(name if name == "-" else tmp_path / name, 6, form="sparse")
     with pytest.raises(ValueError, match="float16"):
-        CodeWriter(tmp_path / "codes.npz", 6, dtype="float16", sparse=True)
+        CodeWriter(tmp_path / "codes.npz", 6, dtype="float16", form="sparse")
     codes = mostly_zeros()
-    for is_sparse, chunk in ((True, codes.toarray()), (False, codes)):
-        with pytest.raises(ValueError, match="sparse"), CodeWriter(tmp_path / "a.npz", 6, sparse=is_sparse) as writer:
+    for form, chunk in (("sparse", codes.toarray()), ("dense", codes), ("tokens", codes), ("dense", [codes.toarray()])):
+        with (
+            pytest.raises(ValueError, match=f"a writer of {form} codes writes no others"),
+            CodeWriter(tmp_path / "a.npz", 6, form=form) as writer,  # type: ignore[arg-type]
+        ):
             writer.write(chunk)
     codes.data[codes.indptr[3]] = np.inf
     wrong = r"code of sentence 4 has a number that is NaN"
-    with pytest.raises(TextspaceError, match=wrong), CodeWriter(tmp_path / "a.npz", 6, sparse=True) as writer:
+    with pytest.raises(TextspaceError, match=wrong), CodeWriter(tmp_path / "a.npz", 6, form="sparse") as writer:
         writer.write(codes)
     assert not any(tmp_path.iterdir())
 
@@ -621,7 +624,7 @@ def peak():  # not ru_maxrss, which a process inherits from the one that started
 
 chunk, hoard = np.random.default_rng(0).normal(size=(2000, 32)).astype(np.float32), []
 of_zeros = sys.argv[2] == "sparse"
-with CodeWriter(sys.argv[1], 32, sparse=of_zeros) as writer:
+with CodeWriter(sys.argv[1], 32, form="sparse" if of_zeros else "dense") as writer:
     for number in range(150):
         writer.write(sparse.csr_matrix(chunk) if of_zeros else chunk)
         if sys.argv[2] == "hoard":

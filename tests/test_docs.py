@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -30,6 +31,14 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "questions.txt").write_text("\n".join(f"who {each} ? {each}" for each in sentences))
     rows = [f"who {one}\t{other}\t{int(one == other)}" for one in sentences[:9] for other in sentences[:4]]
     (tmp_path / "questions.tsv").write_text("\n".join(rows))
+    new = [f"who {each}" for each in sentences[:60]]  # in which there is no training sentence
+    for folder in ("cls", "sts"):
+        (tmp_path / "tasks" / folder).mkdir(parents=True)
+    for part, own in (("train", new[:40]), ("test", new[40:])):
+        lines = (f"{int('cats' in each)}\t{each}" for each in own)
+        (tmp_path / "tasks" / "cls" / f"TREC.{part}.tsv").write_text("\n".join(lines))
+    alike = (f"pairs\t{at % 6}\t{one}\t{other}" for at, (one, other) in enumerate(pairwise(new)))
+    (tmp_path / "tasks" / "sts" / "STS12.tsv").write_text("\n".join(alike))
     shutil.copytree(tiny_encoder(), tmp_path / "my-encoder")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -101,3 +101,32 @@ def test_mistakes_are_told_in_one_sentence(steps: int, path: str, told: str) -> 
     with pytest.raises(TextspaceError) as caught:
         interpolated(np.ones(2), np.ones(2), steps, path)
     assert str(caught.value) == told
+
+
+# Codes with a row for each token
+
+
+@pytest.mark.parametrize("path", ["linear", "spherical"])
+def test_tokens_go_their_own_ways_and_ends_keep_their_lengths(path: str) -> None:
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(3, 4)), random.normal(size=(5, 4))
+    codes = interpolated(a, b, 5, path)
+    assert [code.shape for code in codes] == [(3, 4), (5, 4), (5, 4), (5, 4), (5, 4)]
+    np.testing.assert_array_equal(codes[0], a)
+    np.testing.assert_array_equal(codes[-1], b)
+    for step, code in enumerate(codes[1:-1], 1):
+        for token in range(3):
+            np.testing.assert_allclose(code[token], interpolated(a[token], b[token], 5, path)[step])
+        np.testing.assert_allclose(code[3:], b[3:] * step / 4)  # from zero, where no direction is
+    back = interpolated(b, a, 5, path)
+    for one, other in zip(codes, reversed(back), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_mistakes_of_tokens_ways_are_those_of_sentences() -> None:
+    a = np.ones((2, 3))
+    assert len(interpolated(a, a[:1], 2)) == 2
+    with pytest.raises(TextspaceError, match="steps cannot be 1"):
+        interpolated(a, a, 1)
+    with pytest.raises(TextspaceError, match="there is no path 'curved'"):
+        interpolated(a, a, 3, "curved")  # type: ignore[arg-type]

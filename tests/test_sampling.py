@@ -14,7 +14,7 @@ import torch
 from helpers import small, tiny_sentences
 from scipy import stats
 
-from textspace import coder as coding
+from textspace import encoding
 from textspace.data.tokenizers import END, FIRST_PREDICTED
 from textspace.errors import TextspaceError
 from textspace.generate import Beam, Greedy, Sampling
@@ -98,7 +98,7 @@ def test_a_point_strays_by_deviations_of_the_prior_and_a_sample_of_it_is_the_poi
 
 def test_streams_and_reconstructions_move_codes_alike(each: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = each.encode(TEXTS, what="sample", strength=10, seed=2)
-    monkeypatch.setattr(coding, "CHUNK", 7)
+    monkeypatch.setattr(encoding, "CHUNK", 7)
     streamed = [part for _, part in each.encode_stream(iter(TEXTS), what="sample", strength=10, seed=2)]
     np.testing.assert_allclose(np.concatenate(streamed), codes, atol=1e-9)
     for method in (Greedy(max_tokens=8), SHORT):

@@ -16,7 +16,7 @@ import pytest
 import torch
 from helpers import small, tiny_sentences
 
-from textspace import coder as module
+from textspace import coder, encoding
 from textspace.config import Recipe
 from textspace.data.corpus import corpus_of, open_corpus
 from textspace.data.encoded import EncodedSplit
@@ -171,7 +171,7 @@ def test_normalised_codes_have_length_1_and_their_deviations_shrink_with_them(sp
 
 
 def test_a_stream_gives_the_codes_of_the_whole(space: Space, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(encoding, "CHUNK", 7)
     for what in ("mean", "sample"):
         chunks = list(space.encode_stream((text for text in texts), what=what, seed=3))
         assert [len(chunk) for chunk, _ in chunks] == [7, 7, 7, 3]
@@ -214,7 +214,7 @@ def test_cut_and_unknown_sentences_are_told_at_the_users_own_line(space: Space, 
 
 
 def test_the_counts_told_are_right_and_a_stream_tells_them_once(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(encoding, "CHUNK", 2)
     given = [LONG, "the dog", UNKNOWN_WORDS, "the zyx", "the zyx wvu", LONG, "", LONG.strip()[4:]]
     calls = [
         space.encode,
@@ -368,13 +368,13 @@ def test_samples_of_few_begin_the_samples_of_many(exact: Space, language_model: 
 
 def test_sampling_draws_codes_from_the_prior(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
-    decode = module.generate
+    decode = coder.generate
 
     def watched(decoder: Any, codes: torch.Tensor, *arguments: Any, **options: Any) -> Any:
         seen.append(codes)
         return decode(decoder, codes, *arguments, **options)
 
-    monkeypatch.setattr(module, "generate", watched)
+    monkeypatch.setattr(coder, "generate", watched)
     space.sample(600, method=Greedy(max_tokens=1))
     codes = torch.cat(seen)
     assert codes.shape == (600, 6)
@@ -480,7 +480,7 @@ def brute_force(space: Space, query: Any, texts: list[str], k: int) -> list[int]
 def test_neighbours_are_those_of_an_exhaustive_search(
     exact: Space, texts: list[str], chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(encoding, "CHUNK", chunk)
     distinct = list(dict.fromkeys(texts))
     for query in (distinct[7], exact.encode(distinct[7]) + 0.1):
         for k in (1, 4, 10):
@@ -497,7 +497,7 @@ def test_neighbours_are_those_of_an_exhaustive_search(
 def test_few_and_equal_neighbours(space: Space, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(space.neighbors(texts[0], texts[:3], k=10)) == 3
     assert space.neighbors(texts[0], []) == []
-    monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(encoding, "CHUNK", 7)
     equal = space.neighbors(np.zeros(6), texts, k=9)  # to nothing, all are equally near
     assert [neighbor.row for neighbor in equal] == list(range(9))
 
@@ -622,7 +622,12 @@ def test_progress_is_shown_when_asked_for(space: Space, texts: list[str], monkey
         shown.extend([what] if asked else [])
         return items
 
-    for place in ("textspace.coder.track", "textspace.space.track", "textspace.evaluate.likelihood.track"):
+    for place in (
+        "textspace.encoding.track",
+        "textspace.coder.track",
+        "textspace.space.track",
+        "textspace.evaluate.likelihood.track",
+    ):
         monkeypatch.setattr(place, watched)
     for on in (False, True):
         space.encode(texts, show_progress=on)
@@ -828,7 +833,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
 @pytest.mark.filterwarnings("ignore:.*mostly words this space does not know")
 @pytest.mark.parametrize("mistake", BAD)
 def test_mistakes_are_told_in_one_sentence(mistake: str, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 2)  # sentences keep their numbers from chunk to chunk
+    monkeypatch.setattr(encoding, "CHUNK", 2)  # sentences keep their numbers from chunk to chunk
     call, told = BAD[mistake]
     with pytest.raises(TextspaceError) as caught:
         call(space)

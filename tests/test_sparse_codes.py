@@ -13,7 +13,7 @@ import torch
 from helpers import command, small, tiny_sentences
 from scipy import sparse
 
-from textspace import coder
+from textspace import encoding
 from textspace import folder as folders
 from textspace.codes import CodeWriter, read_codes
 from textspace.data.batching import make_batch
@@ -113,7 +113,7 @@ def test_gates_come_in_every_form(space: Space, monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_allclose(space.encode(TEXTS[3], what="gates"), on_NZ[3], rtol=1e-5)
     assert torch.equal(space.encode(TEXTS, what="gates", output="tensor"), torch.from_numpy(on_NZ))
     assert space.encode([], what="gates").shape == (0, space.dim)
-    monkeypatch.setattr(coder, "CHUNK", 5)
+    monkeypatch.setattr(encoding, "CHUNK", 5)
     chunks = list(space.encode_stream(iter(TEXTS), what="gates"))
     assert [len(texts) for texts, _ in chunks] == [5, 5, 5, 5, 4]
     np.testing.assert_allclose(np.concatenate([codes for _, codes in chunks]), on_NZ, rtol=1e-5)
@@ -187,7 +187,7 @@ def test_sparse_codes_do_not_depend_on_batches_or_chunks(exact: Space, monkeypat
         assert np.array_equal(whole.toarray(), exact.encode(TEXTS, **how).toarray())
         np.testing.assert_allclose(exact.encode(TEXTS, batch_size=1, **how).toarray(), whole.toarray(), rtol=1e-5)
         with monkeypatch.context() as patched:
-            patched.setattr(coder, "CHUNK", 5)
+            patched.setattr(encoding, "CHUNK", 5)
             np.testing.assert_allclose(exact.encode(TEXTS, **how).toarray(), whole.toarray(), rtol=1e-5)
             chunks = list(exact.encode_stream(iter(TEXTS), **how))
         assert all(sparse.isspmatrix_csr(codes) and codes.shape[0] == len(texts) for texts, codes in chunks)
@@ -246,7 +246,7 @@ def test_codes_given_are_left_alone(space: Space) -> None:
 
 
 def test_from_sentences_through_a_file_to_sentences(exact: Space, tmp_path: Path) -> None:
-    with CodeWriter(tmp_path / "codes.npz", exact.dim, sparse=True) as writer:
+    with CodeWriter(tmp_path / "codes.npz", exact.dim, form="sparse") as writer:
         for texts, codes in exact.encode_stream(TEXTS, sparse=True):
             writer.write(codes, texts)
     codes = exact.encode(TEXTS, sparse=True)

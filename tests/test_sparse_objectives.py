@@ -69,6 +69,26 @@ def test_a_gate_share_is_the_kl_of_two_coins_times_the_dimensions(of: str, tiny)
     assert (gradient != 0).all()
 
 
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_the_activity_of_a_sentence_whose_tokens_have_codes_is_that_of_all_real_ones(norm: str, tiny) -> None:
+    recipe = small(RECIPES["vat"]).but({"objective.activity": {"norm": norm}})
+    _, passed, terms = terms_of(recipe, tiny)
+    q, power = passed.sites["z"].q, 1 if norm == "l1" else 2
+    for row, length in enumerate(passed.batch.encoder.lengths_B.tolist()):
+        truth = (q.mean[row, :length].abs() ** power + q.stddev[row, :length] ** power).sum()
+        torch.testing.assert_close(terms.terms["activity"].values[row], truth)
+
+
+def test_the_gate_share_of_a_sentence_whose_tokens_have_gates_is_the_sum_over_real_ones(tiny) -> None:
+    gates = {"posterior": {"kind": "spike-and-slab", "gates": "features", "hidden": 8}, "prior.kind": "spike-and-slab"}
+    recipe = small(RECIPES["vat"]).but(gates | {"objective.gate_share": {"off": 0.7}})
+    _, passed, terms = terms_of(recipe, tiny)
+    off_BTZ = passed.sites["z"].q.off
+    for row, length in enumerate(passed.batch.encoder.lengths_B.tolist()):
+        each_T = kl_divergence(Bernoulli(off_BTZ[row, :length].mean(1)), Bernoulli(torch.tensor(0.7)))
+        torch.testing.assert_close(terms.terms["gate_share"].values[row], 4 * each_T.sum(), rtol=1e-4, atol=1e-5)
+
+
 def test_the_price_of_gates_is_0_where_the_share_is_the_one_wanted(tiny) -> None:
     recipe = small(RECIPES["ton-vae"]).but({"objective.gate_share.off": 0.7})
     model = Model(recipe, len(tiny.tokenizer)).eval()

@@ -219,7 +219,7 @@ class _Coded:
         noise = Noise(seed, 0, batch.rows_B)
         features_BH = space.model.features(batch.encoder)
         mean_BZ, deviation_BZ = space.model.code_moments(features_BH, noise)
-        site = space.model.sites(features_BH, noise, 1)["z"]
+        site = space.model.sites(features_BH, noise, 1, batch.encoder)["z"]
         if isinstance(site.q, Delta):
             deviation_BZ = torch.ones_like(mean_BZ)
         return cls(site.q, mean_BZ, deviation_BZ, site.value_SBZ[0])
@@ -260,7 +260,7 @@ def score_answers(
         seed: of the sampled codes; noise is keyed by the position of the answer among all.
         show_progress: show a bar.
     """
-    space._needs_codes()
+    space._needs_sentence_codes("ranking answers compares")
     known = scores_for(space)
     for name in scores:
         if name not in get_args(Score):
@@ -352,7 +352,7 @@ def answer(
         drop_html: remove HTML tags from question and answers.
         seed: of the codes; noise is keyed by the position of the answer.
     """
-    space._needs_codes()
+    space._needs_sentence_codes("answering decodes")
     if what not in ("sample", "mean"):
         raise TextspaceError(f"answer cannot decode {what!r}: ask for 'sample' or 'mean'")
     if n < 1 or not words or min(words) < 1:

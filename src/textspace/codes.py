@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import importlib
-import json
-import re
-import sys
 import tempfile
 import zipfile
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib import format as npy
@@ -26,13 +19,16 @@ from scipy.sparse import csr_matrix, issparse
 from textspace.data.encoded import ArrayFile
 from textspace.data.sources import reason
 from textspace.errors import TextspaceError, nearest
+from textspace.ragged_codes import apart, array_in, is_ragged_file, ragged_sink, read_ragged
 from textspace.sparse_codes import as_rows, is_sparse_file, not_finite, read_sparse, sparse_sink
+from textspace.text_codes import DIGITS, csv_codes, csv_sink, jsonl_codes, jsonl_sink, standard_input, standard_output
 
-__all__ = ["FORMATS", "CodeWriter", "check_sparse_file", "read_codes"]
+__all__ = ["FORMATS", "CodeWriter", "Form", "check_npz", "read_codes"]
 
-_DIGITS = {"float16": 9, "float32": 9, "float64": 17}  # decimal digits that give every number back exactly, as float32
+Form = Literal["dense", "sparse", "tokens"]
+"""Of codes: a matrix, a scipy CSR matrix, or a list of matrices with a row for each token."""
+
 _BLOCK_ROWS = 16_384  # of a parquet row group, and of what is looked through at a time in a mapped file
-_LONGEST_FIELD = 2**27  # of a csv text; Python's own limit is 128 KiB
 
 _Append = Callable[[Any, Mapping[str, Sequence[str | None]]], None]  # codes, and columns to go with them
 _Sink = Callable[[Path, int, np.dtype], AbstractContextManager[_Append]]
@@ -43,13 +39,13 @@ class CodeWriter:
 
     `.npy` and `.npz` (as `codes`) hold the codes alone. `.csv` has columns z0, z1, ... and then `text` and `label`
     where given, `.jsonl` objects of `text`, `label` and `code`, `.parquet` those three as columns. Sparse codes go into
-    `.npz` files as scipy.sparse.load_npz reads them.
+    `.npz` files as scipy.sparse.load_npz reads them, and codes of tokens into those of `textspace.ragged_codes`.
 
     Args:
         path: its ending is the format; "-" or None is .jsonl on standard output.
         dim: numbers in a code.
         dtype: float16, float32 or float64, as which the numbers are written; sparse ones not as float16.
-        sparse: whether the chunks are scipy CSR matrices.
+        form: what the chunks are.
 
     >>> with CodeWriter("-", 2) as writer:
     ...     writer.write(np.array([[0.5, -1]]), texts=["a dog"])
@@ -57,19 +53,20 @@ class CodeWriter:
     """
 
     def __init__(
-        self, path: Path | str | None, dim: int, *, dtype: DTypeLike = "float32", sparse: bool = False
+        self, path: Path | str | None, dim: int, *, dtype: DTypeLike = "float32", form: Form = "dense"
     ) -> None:
-        self._dim, self._dtype, self._sparse = dim, np.dtype(dtype), sparse
-        known = [name for name in _DIGITS if not (sparse and name == "float16")]  # which scipy cannot hold
+        self._dim, self._dtype, self._form = dim, np.dtype(dtype), form
+        known = [name for name in DIGITS if not (form == "sparse" and name == "float16")]  # which scipy cannot hold
         if dim < 1 or self._dtype.name not in known:
             raise ValueError(f"dim={dim} must be positive and dtype={self._dtype} one of {', '.join(known)}")
         self._path = None if path is None or str(path) == "-" else Path(path)
-        if sparse:
-            check_sparse_file(path)
-            self._opening = _whole_or_nothing(Path(path), sparse_sink, dim, self._dtype)  # type: ignore[arg-type]
+        self._opening: AbstractContextManager[_Append]
+        if form != "dense":
+            check_npz(path, form)
+            sink = sparse_sink if form == "sparse" else ragged_sink
+            self._opening = _whole_or_nothing(Path(path), sink, dim, self._dtype)  # type: ignore[arg-type]
         elif self._path is None:
-            line = partial(_jsonl_line, escape=(sys.stdout.encoding or "utf-8").lower() != "utf-8")
-            self._opening = _text_sink(line, None, dim, self._dtype)
+            self._opening = standard_output(dim, self._dtype)
         else:
             self._opening = _whole_or_nothing(self._path, FORMATS[_ending(self._path)][0], dim, self._dtype)
         self._rows = 0
@@ -82,29 +79,36 @@ class CodeWriter:
 
     def write(
         self,
-        codes_BZ: NDArray[Any] | csr_matrix,
+        codes: NDArray[Any] | csr_matrix | list[NDArray[Any]],
         texts: Sequence[str] | None = None,
         labels: Sequence[str | None] | None = None,
     ) -> None:
         """Append codes; texts and labels are given with every chunk or with none."""
         columns = {name: column for name, column in (("text", texts), ("label", labels)) if column is not None}
-        if issparse(codes_BZ) != self._sparse:
-            raise ValueError("sparse codes are written by a writer of sparse codes, and dense ones by another")
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
-            codes_BZ = (as_rows(codes_BZ) if self._sparse else np.asarray(codes_BZ)).astype(self._dtype, copy=False)
-        if codes_BZ.ndim != 2 or codes_BZ.shape[1] != self._dim:
-            raise ValueError(f"codes of shape {codes_BZ.shape} where (any, {self._dim}) is wanted")
-        count = codes_BZ.shape[0]
+        if self._form != ("sparse" if issparse(codes) else "tokens" if isinstance(codes, list) else "dense"):
+            raise ValueError(f"a writer of {self._form} codes writes no others")
+        parts = [self._part(code_TZ) for code_TZ in codes] if self._form == "tokens" else [self._part(codes)]
+        count = len(parts) if self._form == "tokens" else parts[0].shape[0]
         if self._names not in (None, list(columns)) or {count} != {count, *map(len, columns.values())}:
             raise ValueError("texts and labels must be as many as the codes, and given with every chunk or with none")
-        bad = _not_finite(codes_BZ)
-        if bad is not None:
-            where = f"the code of sentence {self._rows + bad + 1}"
-            raise TextspaceError(f"{where} has a number that is NaN, infinite or too large for {self._dtype}")
+        for number, part in enumerate(parts):
+            bad = _not_finite(part)
+            if bad is not None:
+                where = f"the code of sentence {self._rows + (number if self._form == 'tokens' else bad) + 1}"
+                raise TextspaceError(f"{where} has a number that is NaN, infinite or too large for {self._dtype}")
         with self._sentence_for_failure():
-            self._append(codes_BZ, columns)
+            self._append(parts if self._form == "tokens" else parts[0], columns)
         self._names = list(columns)
         self._rows += count
+
+    def _part(self, codes_BZ: Any) -> Any:
+        """Codes of the right type and shape."""
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+            rows = as_rows(codes_BZ) if self._form == "sparse" else np.asarray(codes_BZ)
+            codes_BZ = rows.astype(self._dtype, copy=False)
+        if codes_BZ.ndim != 2 or codes_BZ.shape[1] != self._dim or (self._form == "tokens" and not len(codes_BZ)):
+            raise ValueError(f"codes of shape {codes_BZ.shape} where (any, {self._dim}) is wanted")
+        return codes_BZ
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         # Where there is an error already, a full disk fails again on closing, which would hide the first one.
@@ -121,24 +125,32 @@ class CodeWriter:
             raise TextspaceError(f"cannot write {self._path}: {problem.strerror or reason(problem)}") from problem
 
 
-def check_sparse_file(path: Path | str | None) -> None:
-    """Refuse a file that cannot hold sparse codes."""
+def check_npz(path: Path | str | None, form: Form) -> None:
+    """Refuse a file that cannot hold sparse codes, or those of tokens."""
     if path is None or Path(path).suffix.lower() != ".npz":
         where = "standard output" if path in (None, "-") else path
-        raise TextspaceError(f"sparse codes go into .npz files and not into {where}: give a name that ends in .npz")
+        what, otherwise = {
+            "sparse": ("sparse codes", ""),
+            "tokens": ("codes of tokens", ", or pool them into one for each sentence with --pool"),
+        }[form]
+        raise TextspaceError(
+            f"{what} go into .npz files and not into {where}: give a name that ends in .npz{otherwise}"
+        )
 
 
-def read_codes(path: Path | str, *, dim: int | None = None) -> NDArray[np.float32] | csr_matrix:
-    """The codes in a file, shape (n, dim), as a CSR matrix where the file is sparse.
+def read_codes(path: Path | str, *, dim: int | None = None, of_tokens: bool | None = None) -> Any:
+    """The codes in a file, shape (n, dim): a CSR matrix where the file is sparse, a list of matrices with a row for
+    each token where it holds codes of tokens.
 
     An `.npy` file of float32 is mapped instead of read into memory.
 
     Args:
         path: its ending is the format; "-" is standard input, .jsonl if it starts with "{" and else .csv.
         dim: numbers that every code must have.
+        of_tokens: whether codes must be those of tokens, or of sentences; by default either.
     """
     name, path = ("standard input" if str(path) == "-" else str(path)), Path(path)
-    source = _standard_input if str(path) == "-" else FORMATS[_ending(path)][1]
+    source = standard_input if str(path) == "-" else FORMATS[_ending(path)][1]
     try:
         codes = source(path)
     except TextspaceError:
@@ -149,10 +161,18 @@ def read_codes(path: Path | str, *, dim: int | None = None) -> NDArray[np.float3
         raise TextspaceError(f"cannot read {name}: {problem.strerror or reason(problem)}") from problem
     except Exception as problem:  # damage can make the readers raise almost anything
         raise TextspaceError(f"{name} is damaged, cut short or not a file of codes ({reason(problem)})") from problem
-    return _checked(codes, name, dim)
+    codes, lengths_N = codes if isinstance(codes, tuple) else (codes, None)
+    if of_tokens is not None and of_tokens != (lengths_N is not None):
+        has, wants = ("sentence", "token") if of_tokens else ("token", "sentence")
+        raise TextspaceError(
+            f"{name} has a code for each {has}, and this space one for each {wants}: "
+            + ("encode without --pool, into an .npz file" if of_tokens else "give the codes that it encodes itself")
+        )
+    checked = _checked(codes, name, dim)
+    return checked if lengths_N is None else apart(checked, lengths_N)
 
 
-def _checked(codes: Any, name: str, dim: int | None) -> NDArray[np.float32] | csr_matrix:
+def _checked(codes: Any, name: str, dim: int | None) -> Any:
     if codes.dtype.kind not in "fiu":
         raise TextspaceError(f"{name} holds values of type {codes.dtype}, which are not numbers")
     if codes.ndim == 1:
@@ -227,117 +247,17 @@ def _npz_sink(path: Path, dim: int, dtype: np.dtype) -> Iterator[_Append]:
         archive.write(whole, whole.name)
 
 
-def _npz_codes(path: Path) -> NDArray[Any] | csr_matrix:
+def _npz_codes(path: Path) -> Any:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         if is_sparse_file(names):
             return read_sparse(path)
+        if is_ragged_file(names):
+            return read_ragged(path)
         name = names[0] if len(names) == 1 else "codes.npy"
         if name not in names:
             raise ValueError(f"it has {len(names)} arrays and none is called codes")
-        with archive.open(name) as stream:
-            codes = npy.read_array(stream, allow_pickle=False)
-            if stream.read(1):  # reading to the end is also what makes zipfile compare the checksum
-                raise ValueError("it is longer than its header says")
-    return codes
-
-
-# --- .csv and .jsonl ---
-
-
-@contextmanager
-def _text_sink(line: Callable[..., str], path: Path | None, dim: int, dtype: np.dtype) -> Iterator[_Append]:
-    """To standard output where there is no path."""
-    numbers = ",".join([f"%.{_DIGITS[dtype.name]}g"] * dim)
-    with nullcontext(sys.stdout) if path is None else path.open("w", encoding="utf-8", newline="") as stream:
-
-        def append(codes_BZ: NDArray[Any], columns: Mapping[str, Sequence[str | None]]) -> None:
-            if line is _csv_line and stream.tell() == 0:
-                stream.write(",".join([*(f"z{number}" for number in range(dim)), *columns]) + "\n")
-            for code, *cells in zip(codes_BZ.tolist(), *columns.values(), strict=True):
-                stream.write(line(numbers % tuple(code), dict(zip(columns, cells, strict=True))) + "\n")
-
-        yield append
-        append(np.empty((0, dim)), {})  # the header of a .csv without codes
-        stream.flush()
-
-
-def _csv_line(numbers: str, others: dict[str, str | None]) -> str:
-    # Text is always in quotation marks: the csv module leaves a lone carriage return without, and then reads two rows.
-    cells = ["" if cell is None else '"' + cell.replace('"', '""') + '"' for cell in others.values()]
-    return ",".join([numbers, *cells])
-
-
-def _jsonl_line(numbers: str, others: dict[str, str | None], escape: bool = False) -> str:
-    texts = json.dumps(others, ensure_ascii=escape).removesuffix("}")
-    return f'{texts}{", " if others else ""}"code": [{numbers}]}}'
-
-
-def _text_codes(rows: Callable[[Iterator[str], str], NDArray[Any]], path: Path) -> NDArray[Any]:
-    with path.open("rb") as stream:
-        return rows(_lines(stream), str(path))
-
-
-def _standard_input(_: Path) -> NDArray[Any]:
-    lines = _lines(sys.stdin.buffer)
-    first = next(lines, "")
-    rows = _csv_rows if first and not first.startswith("{") else _jsonl_rows
-    return rows(chain([first], lines), "standard input")
-
-
-def _lines(stream: IO[bytes]) -> Iterator[str]:
-    for number, line in enumerate(stream):
-        yield line.decode("utf-8-sig" if number == 0 else "utf-8")
-
-
-def _ended(line: str) -> str:
-    if not line.endswith("\n"):  # a file cut inside its last number would still read as a number
-        raise ValueError("its last line has no end")
-    return line
-
-
-def _csv_rows(lines: Iterator[str], name: str) -> NDArray[Any]:
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    rows = filter(None, csv.reader(map(_ended, lines), strict=True))  # strict about quotation marks never closed
-    header = next(rows, [])
-    where = {cell: column for column, cell in enumerate(header) if re.fullmatch(r"z\d+", cell)}
-    columns = [where.get(f"z{number}", -1) for number in range(len(where))]
-    if not columns or -1 in columns:
-        raise TextspaceError(f"{name} must name columns z0, z1 and so on without a gap in its first line")
-
-    def code(cells: list[str]) -> list[float]:
-        if len(cells) != len(header):
-            raise ValueError
-        return [float(cells[column]) for column in columns]
-
-    return _gathered(code, rows, len(columns), name, f"{len(header)} cells with numbers in every z column")
-
-
-def _jsonl_rows(lines: Iterator[str], name: str) -> NDArray[Any]:
-    def code(line: str) -> list[float]:
-        numbers = json.loads(line, parse_int=float)["code"]  # as float, because the integer -0 loses its sign
-        if not isinstance(numbers, list) or not {float}.issuperset(map(type, numbers)):
-            raise ValueError
-        return numbers
-
-    return _gathered(code, filter(str.strip, lines), None, name, "a list of numbers called code")
-
-
-def _gathered(
-    code_of: Callable[[Any], list[float]], rows: Iterable[Any], width: int | None, name: str, wanted: str
-) -> NDArray[Any]:
-    numbers = array("f")  # grows in place at four bytes a number
-    count = 0
-    for count, row in enumerate(rows, start=1):
-        try:
-            code = code_of(row)
-        except (ValueError, KeyError, TypeError, RecursionError) as problem:
-            raise TextspaceError(f"row {count} of {name} does not have {wanted}") from problem
-        width = len(code) if width is None else width
-        if len(code) != width:
-            raise TextspaceError(f"row {count} of {name} has {len(code)} numbers where {width} were expected")
-        numbers.extend(code)
-    return np.frombuffer(numbers, np.float32).reshape(count, width or 0)
+        return array_in(archive, name)
 
 
 # --- .parquet ---
@@ -391,8 +311,8 @@ def _parquet_codes(path: Path) -> NDArray[Any]:
 FORMATS: dict[str, tuple[_Sink, Callable[[Path], Any]]] = {
     ".npy": (_npy_sink, _npy_codes),
     ".npz": (_npz_sink, _npz_codes),
-    ".csv": (partial(_text_sink, _csv_line), partial(_text_codes, _csv_rows)),
-    ".jsonl": (partial(_text_sink, _jsonl_line), partial(_text_codes, _jsonl_rows)),
+    ".csv": (csv_sink, csv_codes),
+    ".jsonl": (jsonl_sink, jsonl_codes),
     ".parquet": (_parquet_sink, _parquet_codes),
 }
 """The writer and the reader of each ending."""

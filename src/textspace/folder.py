@@ -118,7 +118,7 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
     facts = {
         "Trained on": metrics.get("source"),
         "Mixed by": f"{mixing} ({MIXING[mixing]})" if (mixing := metrics.get("mixing")) else None,
-        "Code dimensions": recipe.latent.dim if recipe.posterior else "none (a language model)",
+        "Code dimensions": _dimensions(recipe),
         "Sparse": _gates(recipe, metrics.get("sparsity", {})) if model.has_gates else None,
         "Encoder": f"{encoder.model}, {'frozen' if encoder.frozen else 'fine-tuned'}"
         if isinstance(encoder := recipe.encoder, PretrainedEncoder)
@@ -157,6 +157,12 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         "",
     ]
     return "\n".join(lines)
+
+
+def _dimensions(recipe: Recipe) -> str:
+    if recipe.posterior is None:
+        return "none (a language model)"
+    return f"{recipe.latent.dim}, and every token has a code" if recipe.is_token_level else str(recipe.latent.dim)
 
 
 def _gates(recipe: Recipe, sparsity: dict[str, Any]) -> str:

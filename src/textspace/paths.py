@@ -15,14 +15,30 @@ Codes = NDArray[np.floating[Any]]
 Path = Literal["linear", "spherical"]
 
 
-def interpolated(a_Z: Codes, b_Z: Codes, steps: int, path: Path = "linear") -> Codes:
-    """Codes on the way from one to another, both included.
+def interpolated(a: Codes, b: Codes, steps: int, path: Path = "linear") -> Any:
+    """Codes on the way from one to another, both included: a matrix of them.
 
     A spherical path turns at an even rate from one direction to the other while the length changes evenly.
 
+    Codes with a row for each token go their ways token by token, and a list of matrices comes of it. In between the
+    shorter one counts as long as the other, with zeros, the prior's mean, for the tokens that it lacks; the ends are
+    themselves.
+
     >>> interpolated(np.array([1.0, 0.0]), np.array([0.0, 1.0]), 3, "spherical").round(3).tolist()
     [[1.0, 0.0], [0.707, 0.707], [0.0, 1.0]]
+    >>> [code.tolist() for code in interpolated(np.array([[2.0], [4.0]]), np.array([[8.0]]), 3)]
+    [[[2.0], [4.0]], [[5.0], [2.0]], [[8.0]]]
     """
+    if np.ndim(a) == 1:
+        return _between(a, b, steps, path)
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    longest = max(len(a), len(b))
+    padded = (np.pad(end, ((0, longest - len(end)), (0, 0))) for end in (a, b))
+    by_token = [_between(a_Z, b_Z, steps, path) for a_Z, b_Z in zip(*padded, strict=True)]
+    return [a, *np.stack(by_token, axis=1)[1:-1], b]
+
+
+def _between(a_Z: Codes, b_Z: Codes, steps: int, path: Path) -> Codes:
     if steps < 2:
         raise TextspaceError(f"an interpolation has at least its 2 ends, so steps cannot be {steps}")
     if path not in ("linear", "spherical"):

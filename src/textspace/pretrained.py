@@ -83,6 +83,14 @@ class EncoderFiles:
         """Ids of each text as the model wants them, its own special tokens included; at least one."""
         return [encoding.ids or [0] for encoding in self._library.encode_batch_fast(texts)]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where the characters of each token begin and end in a text; special tokens have none."""
+        return self._library.encode(text).offsets or [(0, 0)]
+
+    def knows(self, token: str) -> bool:
+        """Whether a text of this alone is one token of its vocabulary, a special one or not."""
+        return self._library.token_to_id(token) is not None
+
     def network(self) -> PreTrainedModel:
         """The architecture with weights that mean nothing yet."""
         transformers = _transformers()

@@ -9,15 +9,27 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from textspace.distributions import Delta, draw
 from textspace.errors import TextspaceError
 from textspace.inputs import check_sentences
+from textspace.lengths import Lengths
 from textspace.noise import Noise, seed_of
 from textspace.progress import track
-from textspace.types import Site
+from textspace.token_codes import TokenCodes
+from textspace.types import PaddedCodes, Site
 
-__all__ = ["Deviation", "check_strength", "picked", "prior_share", "strayed"]
+__all__ = [
+    "Deviation",
+    "check_strength",
+    "drawn_lengths",
+    "picked",
+    "prior_codes",
+    "prior_share",
+    "prior_token_codes",
+    "strayed",
+]
 
 Deviation = float | Literal["dim"]
 """Of codes, in deviations of the prior; "dim" is 1 / sqrt(dimensions)."""
@@ -58,6 +70,36 @@ def prior_share(deviation: Deviation, dim: int) -> float:
     if isinstance(deviation, str) or not 0 <= deviation < math.inf:
         raise TextspaceError(f"deviation is {deviation!r}: give a number from 0 up, or 'dim' for 1 / sqrt(dimensions)")
     return deviation
+
+
+def prior_codes(prior: Distribution, rows_N: Tensor, deviation: Deviation | None, seed: int) -> Tensor:
+    """Codes from the prior of one, (Z,), or of some tokens, (T, Z), each with the noise of its row; or nearer to the
+    prior's middle."""
+    prior = prior.expand((len(rows_N), *prior.batch_shape))
+    codes = draw(prior, Noise(seed, 0, rows_N), "prior", 1)[0]
+    return codes if deviation is None else torch.lerp(prior.mean, codes, prior_share(deviation, codes.shape[-1]))
+
+
+def prior_token_codes(
+    prior: Distribution, count: int, deviation: Deviation | None, seed: int, lengths: Lengths, at_once: int = 256
+) -> TokenCodes:
+    """The same for each token of sentences as long as those of training, start and end included."""
+    device, dim = prior.mean.device, prior.batch_shape[-1]
+    lengths_N = drawn_lengths(lengths, count, seed) + 2
+    codes = TokenCodes(prior.mean.new_empty(int(lengths_N.sum()), dim), lengths_N)
+    for start in range(0, count, at_once):
+        rows_B = torch.arange(start, min(start + at_once, count), device=device)
+        lengths_B = lengths_N[start : start + at_once].to(device)
+        longest = int(lengths_B.max())
+        values_BTZ = prior_codes(prior.expand((longest, dim)), rows_B, deviation, seed)
+        codes[rows_B] = PaddedCodes(values_BTZ, torch.arange(longest, device=device) < lengths_B[:, None])
+    return codes
+
+
+def drawn_lengths(lengths: Lengths, count: int, seed: int) -> Tensor:
+    """How many tokens each of so many sentences has, start and end not counted."""
+    uniform_N = Noise(seed, 0, torch.arange(count)).uniform("length", (), samples=1)[0]
+    return torch.from_numpy(lengths.drawn(uniform_N.numpy()))
 
 
 def picked(texts: Iterable[str], count: int, seed: int, show_progress: bool = False) -> list[str]:

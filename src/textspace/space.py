@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -11,20 +11,20 @@ import torch
 from numpy.typing import ArrayLike
 
 from textspace import folder as folders
-from textspace.coder import Coder, Codes, Parameters, Texts, directions
+from textspace.coder import Coder
 from textspace.config import Recipe
-from textspace.data.tokenizers import Tokenizer
+from textspace.encoding import Codes, Parameters, Texts, directions
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.generate import Method, Sampling
-from textspace.inputs import Troubles, listed
+from textspace.inputs import Troubles, check_sentences, listed
 from textspace.lengths import Lengths
-from textspace.model import Model
-from textspace.noise import Noise, seed_of
+from textspace.marks import marks_in, token_positions
+from textspace.noise import seed_of
 from textspace.paths import Path as CodePath
 from textspace.paths import interpolated
 from textspace.progress import track
-from textspace.sampling import Deviation, check_strength
+from textspace.sampling import Deviation, check_strength, drawn_lengths
 from textspace.types import EndToken
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ __all__ = ["Neighbor", "Parameters", "Space", "Variant"]
 
 
 class Variant(NamedTuple):
-    """A sentence near another: how far its code was moved, and how far from the start re-encoding it lands."""
+    """A sentence near another: how far its code was moved, and how far from the start re-encoding it lands.
+
+    Where every token has a code, both are distances of the means over a sentence's tokens: the variant may have more
+    tokens than the sentence, or fewer.
+    """
 
     text: str
     moved: float
@@ -61,12 +65,6 @@ class Space(Coder):
     >>> type(space.decode(space.encode("anna sees dogs"))).__name__
     'str'
     """
-
-    def __init__(
-        self, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any] | None = None
-    ) -> None:
-        super().__init__(recipe, tokenizer, model)
-        self.metrics = metrics or {}
 
     # Making, keeping, moving
 
@@ -174,6 +172,9 @@ class Space(Coder):
     ) -> list[str]:
         """New sentences: codes from the prior, words sampled from the decoder.
 
+        Where every token has a code, a sentence has as many as training sentences have tokens: their number is drawn
+        from those lengths, and with `lengths` "drawn" the sentence has that very length.
+
         Args:
             n: how many.
             deviation: draw codes nearer to the prior's middle, with so many of its deviations (sentenceMIM's paper
@@ -198,9 +199,8 @@ class Space(Coder):
             raise TextspaceError(f"lengths cannot be {lengths!r}: use 'decoded' or 'drawn'")
         known = Lengths.of_metrics(self.metrics) if lengths == "drawn" else None
 
-        def decoded(codes_NZ: torch.Tensor | None, seed: int) -> list[str]:
-            uniform_N = Noise(seed, 0, torch.arange(n)).uniform("length", (), samples=1)[0]
-            lengths_N = None if known is None else torch.from_numpy(known.drawn(uniform_N.numpy()))
+        def decoded(codes_NZ: Any, seed: int) -> list[str]:
+            lengths_N = None if known is None else drawn_lengths(known, n, seed)
             how = method or Sampling()
             return list(self._decode(codes_NZ, n, how, batch_size, show_progress, seed, lengths_N))
 
@@ -227,7 +227,8 @@ class Space(Coder):
         """Sentences on the way from one to another, both ends included.
 
         Ends are sentences or codes. Sentences stand for their posteriors' means, or for samples of them, as in
-        sentenceMIM [Livne et al. 2020], each end with its own noise.
+        sentenceMIM [Livne et al. 2020], each end with its own noise. Where every token has a code, each goes its own
+        way; in between, both ends count as equally long, and tokens that one lacks are at zero, the prior's mean.
         """
         if ends not in ("mean", "sample"):
             raise TextspaceError(f"ends cannot be {ends!r}: use 'mean' or 'sample'")
@@ -237,13 +238,31 @@ class Space(Coder):
         return self.decode(interpolated(start_Z, end_Z, steps, path), method=method, seed=seed)
 
     def vary(
-        self, text: str, n: int = 5, *, strength: float = 1.0, method: Method | None = None, seed: int = 0
+        self,
+        text: str,
+        n: int = 5,
+        *,
+        tokens: str | Sequence[str] | None = None,
+        strength: float = 1.0,
+        method: Method | None = None,
+        seed: int = 0,
     ) -> list[Variant]:
         """Sentences near another, like paraphrases: its code is moved at random and decoded.
 
         At strength 1 the code is a sample of the posterior; at 0 it is the mean, at 2 it strays twice as far, and
         sentenceMIM's paper goes to 10. A posterior without spread (an autoencoder's) strays by `strength` prior
         deviations instead.
+
+        Where every token has a code, words can be marked, as in "the [food] was great": then their tokens alone are
+        moved, and all others stay at their means. Plain brackets are written \\[ and \\].
+
+        Args:
+            text: a sentence.
+            n: how many variants.
+            tokens: words to move instead of marked ones, all places of each; the text is then taken as it is.
+            strength: how far codes stray, see above.
+            method: how to choose words; `Greedy()` by default.
+            seed: of all randomness.
         """
         if not isinstance(text, str):
             raise TextspaceError(f"vary takes one sentence, not a {type(text).__name__}: give a string")
@@ -251,20 +270,30 @@ class Space(Coder):
             raise TextspaceError(f"cannot make {n} variants: give a number from 0")
         self._needs_codes()
         check_strength(strength)
-        mean_Z, moved_NZ = self._around(self._encoded([text]), n, strength, seed)
-        texts = self.decode(moved_NZ, method=method, seed=seed)
-        split = self._split(texts, Troubles())  # which are not told: these are not the user's sentences
-        landed_NZ = self._encode(split, "mean", None, False, 0)[0]
-        return [
-            Variant(each, float(moved), float(landed))
-            for each, moved, landed in zip(
-                texts, (moved_NZ - mean_Z).norm(dim=1), (landed_NZ - mean_Z).norm(dim=1), strict=True
+        check_sentences([text], first=1)
+        plain, marks = marks_in(text, tokens, self._normalise)
+        if marks.spans and not self.is_token_level:
+            raise TextspaceError(
+                "single words can be varied where every token has a code, and in this space a sentence has one: mark "
+                "none, and write \\[ and \\] for plain brackets"
             )
-        ]
+        split = self._encoded([plain])
+        positions = token_positions(marks, split, self.tokenizer) if marks.spans else None
+        mean, moved = self._around(split, n, strength, seed, positions)
+        texts = self.decode(moved, method=method, seed=seed)
+        split = self._split(texts, Troubles())  # which are not told: these are not the user's sentences
+        landed_NZ = self._encode(split, "mean", None, False, 0, pool=self._pool)[0]
+        if self.is_token_level:
+            mean, moved = mean.mean(0), moved.mean(1)
+        distances = ((codes_NZ - mean).norm(dim=1).tolist() for codes_NZ in (moved, landed_NZ))
+        return [Variant(*each) for each in zip(texts, *distances, strict=True)]
 
     def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> float | Codes:
-        """Cosine of codes: a number for two sentences, a matrix for lists; sentences or codes."""
-        (a_NZ, one_a), (b_NZ, one_b) = self._codes_of(a), self._codes_of(b)
+        """Cosine of codes: a number for two sentences, a matrix for lists; sentences or codes.
+
+        Where every token has a code, a sentence counts by the mean of them.
+        """
+        (a_NZ, one_a), (b_NZ, one_b) = self._vectors_of(a), self._vectors_of(b)
         cosines = (directions(a_NZ) @ directions(b_NZ).T).cpu().numpy()
         if one_a and one_b:
             return float(cosines[0, 0])
@@ -273,12 +302,17 @@ class Space(Coder):
     def neighbors(
         self, query: str | ArrayLike, corpus: Iterable[str], k: int = 5, *, show_progress: bool = False
     ) -> list[Neighbor]:
-        """The k sentences of a corpus whose codes are most like the query's (by cosine); the corpus is streamed."""
+        """The k sentences of a corpus whose codes are most like the query's (by cosine); the corpus is streamed.
+
+        Where every token has a code, a sentence counts by the mean of them.
+        """
         if k < 1:
             raise TextspaceError(f"cannot find {k} neighbours: give a number from 1")
-        direction_Z = directions(self._one_code(query, "the query")[None])[0]
+        code = self._one_code(query, "the query")
+        direction_Z = directions((code.mean(0) if self.is_token_level else code)[None])[0]
         best: list[Neighbor] = []
-        for chunk, first, codes_NZ in self._streamed(track(corpus, "searching", show_progress), "mean", 0):
+        shown = track(corpus, "searching", show_progress)
+        for chunk, first, codes_NZ in self._streamed(shown, "mean", 0, pool=self._pool):
             # Sorted and not torch.topk, which of equal numbers takes any.
             top = (directions(codes_NZ) @ direction_Z).sort(descending=True, stable=True)
             best += [
@@ -332,6 +366,7 @@ class Space(Coder):
         measures: Iterable[str] = (),
         options: ReadOptions | None = None,
         tasks: Path | None = None,
+        baselines: Iterable[str] = (),
         cache: Path | None = None,
         seed: int = 0,
         show_progress: bool = False,
@@ -344,6 +379,7 @@ class Space(Coder):
             measures: instead of the suite's, by name (`textspace evaluate --list`).
             options: how to read the source, such as its label column.
             tasks: folder with files of sentence-pair and transfer tasks.
+            baselines: encoders of Hugging Face, folders or names of the hub, that some measures put beside the space.
             cache: folder where finished measures are kept.
             seed: of all randomness.
             show_progress: show bars.
@@ -355,10 +391,18 @@ class Space(Coder):
 
         effort = suites.SUITES[suite]
         subject = suites.subject_of(
-            self, source, effort=effort, seed=seed, options=options, task_files=tasks, show_progress=show_progress
+            self,
+            source,
+            effort=effort,
+            seed=seed,
+            options=options,
+            task_files=tasks,
+            baselines=baselines,
+            show_progress=show_progress,
         )
         return suites.evaluate(subject, suites.chosen_measures(suite, list(measures)), suite=suite, cache=cache)
 
     def __repr__(self) -> str:
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"
+        codes += " for each token" if self.is_token_level else ""
         return f"Space({self.recipe.name!r}, {codes}, {len(self.tokenizer):,} tokens, on {self.device})"

@@ -16,6 +16,7 @@ from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
 from textspace.recipes import recipe as recipe_named
 from textspace.space import Space
+from textspace.token_codes import Pool
 
 __all__ = ["TextspaceTransformer"]
 
@@ -80,9 +81,11 @@ class TextspaceTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Iterable[str]) -> NDArray[np.float32]:
-        """The code of every sentence: the mean of its posterior, one row each."""
+        """The code of every sentence: the mean of its posterior, one row each; the mean over its tokens where each has
+        a code."""
         check_is_fitted(self)
-        return self.space_.encode(_sentences(X), batch_size=self.batch_size, show_progress=self.verbose)
+        pool: Pool | None = "mean" if self.space_.is_token_level else None
+        return self.space_.encode(_sentences(X), pool=pool, batch_size=self.batch_size, show_progress=self.verbose)
 
     def fit_transform(self, X: Iterable[str], y: Any = None) -> NDArray[np.float32]:
         """`fit`, then `transform` of the same sentences."""
@@ -92,6 +95,11 @@ class TextspaceTransformer(TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> NDArray[np.object_]:
         """The sentence of every code, decoded greedily: an array, so that masks and comparisons work as on labels."""
         check_is_fitted(self)
+        if self.space_.is_token_level:
+            raise TextspaceError(
+                "rows of X are means over the codes of tokens, which do not decode: use encode and decode of space_, "
+                "or a recipe with one code for a sentence"
+            )
         texts = self.space_.decode(X, batch_size=self.batch_size, show_progress=self.verbose)
         if isinstance(texts, str):
             raise TextspaceError("X is one code: give a matrix with a code in each row")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from textspace.errors import TextspaceError, nearest
 
 if TYPE_CHECKING:
     from textspace.data.options import ReadOptions
-    from textspace.evaluate.measure import Table
+    from textspace.evaluate.measure import Measure, Table
     from textspace.evaluate.reports.comparison import Comparison, Row
     from textspace.evaluate.reports.report import Report
 
@@ -45,6 +46,7 @@ class Asked:
     seed: int
     device: str | None
     out: Path | None
+    baselines: tuple[str, ...] = ()
 
 
 def evaluated(folder: Path, name: str, asked: Asked) -> Report:
@@ -63,6 +65,7 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     end_token: Any = asked.end_token
     names = [each for written in asked.measures for each in written.split(",") if each]
     measures = chosen_measures(suite, names, end_token)
+    _check_baselines(asked, measures)
     effort = SUITES[suite]
     space = Space.load(folder, asked.device)
     _make(asked.out or report_folder(folder))
@@ -74,6 +77,7 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
         options=asked.options,
         folder=folder,
         task_files=asked.tasks,
+        baselines=asked.baselines,
         show_progress=True,
     )
     for note in subject.notes:
@@ -85,6 +89,22 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     except KeyboardInterrupt:
         tell("interrupted: finished measures are kept, and the same command goes on from there" if cache else "stopped")
         raise typer.Exit(130) from None
+
+
+def _check_baselines(asked: Asked, measures: Mapping[str, Measure]) -> None:
+    """Notice before hours of work, and not after, that a baseline cannot be had or would not be looked at."""
+    from textspace.config import PretrainedEncoder
+    from textspace.evaluate.registry import measures as all_measures
+    from textspace.pretrained import EncoderFiles
+
+    looking = [each for each in measures.values() if each.has_baselines]
+    if asked.baselines and not looking:
+        able = ", ".join(name for name, each in all_measures().items() if each.has_baselines)
+        raise TextspaceError(f"no chosen measure looks at a baseline: choose one with --measure, of {able}")
+    if asked.baselines and asked.tasks is None and all("files" in each.needs for each in looking):
+        raise TextspaceError("baselines are measured on tasks: name the folder with their files with --tasks")
+    for model in asked.baselines:
+        EncoderFiles.fetch(PretrainedEncoder(model=model))
 
 
 def report_folder(folder: Path) -> Path:

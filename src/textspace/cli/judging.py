@@ -37,6 +37,7 @@ from textspace.cli.shared import (
 from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
+    from textspace.config import Recipe
     from textspace.data.corpus import Corpus
     from textspace.evaluate.examination import Examination
     from textspace.folder import Saved
@@ -81,9 +82,11 @@ def doctor(
 
     history = validations(folder)
     if data is None:
-        examination = _remembered(folder, folders.load(folder), history)
+        saved = folders.load(folder)
+        recipe, examination = saved.recipe, _remembered(folder, saved, history)
     else:
         space = Space.load(folder, device)
+        recipe = space.recipe
         corpus = uncut_corpus(data, split, space.recipe, text_column, None, header)
         examination = _examined(space, corpus, history, seed)
     stem = folder / "doctor" if out is None else out.with_suffix("") if out.suffix in (".png", ".svg") else out
@@ -91,7 +94,7 @@ def doctor(
     if as_json:
         print_json(examination.to_dict() | {"pictures": [str(path) for path in pictures]})
         return
-    _print_numbers(examination)
+    _print_numbers(examination, recipe)
     typer.echo(str(examination.diagnosis))
     if pictures:
         typer.echo(f"The picture is in {pictures[0]} and {pictures[1].name}.")
@@ -99,7 +102,7 @@ def doctor(
 
 def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Examination:
     """The examination that training left; without one, what the log says of the weights that were kept."""
-    from textspace.evaluate.doctor import MEASURES, diagnose
+    from textspace.evaluate.doctor import diagnose, measures_of
     from textspace.evaluate.examination import Examination
     from textspace.evaluate.subjects import earlier_validations, epochs_of
 
@@ -112,7 +115,7 @@ def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Ex
             raise TextspaceError(f"the examination stored in {folder} is damaged: {_GIVE_DATA}") from None
         return replace(found, diagnosis=diagnose(found.numbers, saved.recipe, earlier, epochs_of(history)))
     kept = history[len(earlier)] if len(earlier) < len(history) else {}
-    numbers = {name: kept[name] for name in MEASURES if name in kept}
+    numbers = {name: kept[name] for name in measures_of(saved.recipe) if name in kept}
     diagnosis = diagnose(numbers, saved.recipe, earlier, epochs_of(history))
     if diagnosis.state == "unknown" and saved.recipe.posterior is not None:
         raise TextspaceError(f"{folder} holds no examination and no log of a run: {_GIVE_DATA}")
@@ -150,16 +153,17 @@ def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed:
     )
 
 
-def _print_numbers(examination: Examination) -> None:
-    from textspace.evaluate.doctor import MEASURES
+def _print_numbers(examination: Examination, recipe: Recipe) -> None:
+    from textspace.evaluate.doctor import measures_of
 
+    words = measures_of(recipe)
     estimates = {} if examination.statistics is None else examination.statistics.estimates()
     rows = []
     for name, value in examination.numbers.items():
         known = estimates.get(name)
         side = f", {known.bound} bound" if known and known.bound in ("lower", "upper") else ""
         shown = f"{value:.0f}" if name == "active_units" else str(known) if known else f"{value:.2f}"
-        rows.append((f"{MEASURES.get(name, name)}{side}", shown))
+        rows.append((f"{words.get(name, name)}{side}", shown))
     if rows:
         print_table({"measure": "left", "value ± standard error": "right"}, rows)
         typer.echo()
@@ -185,6 +189,15 @@ EndToken = Annotated[str, typer.Option(help="In likelihoods: included, dropped, 
 Tasks = Annotated[
     Path | None, typer.Option(help="Folder with the files of sentence-pair and transfer tasks.", show_default=False)
 ]
+Baselines = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--baseline",
+        help="An encoder of Hugging Face, a folder or a name of the hub, that some measures put beside the space; may "
+        "be repeated.",
+        metavar="MODEL",
+    ),
+]
 
 
 @app.command()
@@ -197,6 +210,7 @@ def evaluate(
     samples: Samples = None,
     end_token: EndToken = "included",
     tasks: Tasks = None,
+    baseline: Baselines = None,
     list_: Annotated[bool, typer.Option("--list", help="List the measures, and what each needs.")] = False,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
@@ -217,6 +231,8 @@ def evaluate(
 
       textspace evaluate my-space --data my.txt --measure likelihood --samples 500
 
+      textspace evaluate my-space --data my.txt --measure transfer --tasks tasks --baseline bert-base-uncased
+
       textspace evaluate --list
     """
     if list_:
@@ -227,7 +243,8 @@ def evaluate(
     if data is None:
         raise TextspaceError(_GIVE_DATA)
     options = read_options(text_column, label_column, header)
-    asked = Asked(data, options, suite, measure or [], samples, end_token, tasks, seed, device, out)
+    models = tuple(baseline or ())
+    asked = Asked(data, options, suite, measure or [], samples, end_token, tasks, seed, device, out, models)
     report = evaluated(folder, folder.resolve().name, asked)
     paths = report.save(out or report_folder(folder))
     if as_json:

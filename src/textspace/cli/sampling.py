@@ -140,7 +140,13 @@ def interpolate(
 @app.command()
 def vary(
     folder: Folder,
-    text: Annotated[str, typer.Argument(help="A sentence.", show_default=False)],
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="A sentence; where every token has a code, with \\[words] that are to vary while all others stay.",
+            show_default=False,
+        ),
+    ],
     n: Annotated[int, typer.Option("-n", help="How many.", min=0)] = 5,
     strength: Annotated[
         float,
@@ -149,6 +155,10 @@ def vary(
             "perturbs codes by 10 times the posterior's deviation."
         ),
     ] = 1.0,
+    token: Annotated[
+        list[str] | None,
+        typer.Option(help="A word to vary, instead of brackets in the sentence; may be repeated.", show_default=False),
+    ] = None,
     how: MethodName = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -157,18 +167,26 @@ def vary(
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Make variants of a sentence, and say how far from it re-encoding lands.
+    """Make variants of a sentence or of some of its words, and say how far from it re-encoding lands.
+
+    In a space whose every token has a code (recipe vat), words in brackets vary and all others stay at their means.
+    Plain brackets have a backslash before them.
 
     Examples:
 
       textspace vary my-space "a text" -n 5 --strength 1.5
 
       textspace vary my-space "a text" --strength 10 --method sampling
+
+      textspace vary my-token-space "the \\[food] was great" -n 10
+
+      textspace vary my-token-space "the food was great" --token food --token great
     """
     from textspace.space import Space
 
     chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p)
-    variants = Space.load(folder, device).vary(text, n, strength=strength, method=chosen, seed=seed)
+    space = Space.load(folder, device)
+    variants = space.vary(text, n, tokens=token or None, strength=strength, method=chosen, seed=seed)
     if as_json:
         print_json([variant._asdict() for variant in variants])
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,6 +57,14 @@ def encode(
         typer.Option(help="The posterior's mean, a sample of it, or gates: how probably each dimension is on."),
     ] = "mean",
     strength: Strength = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            help="One code for a sentence where every token has one: start, mean or sum. Without it codes of tokens go "
+            "into an .npz file.",
+            show_default=False,
+        ),
+    ] = None,
     sparse: Annotated[
         bool,
         typer.Option("--sparse", help="Exact zeros where a dimension is off, in an .npz file that scipy reads."),
@@ -79,9 +87,13 @@ def encode(
 
       textspace encode my-sparse-space my.txt --sparse --out codes.npz
 
+      textspace encode my-token-space my.txt --out codes.npz
+
+      textspace encode my-token-space my.txt --pool mean --out codes.npy
+
       echo "a sentence" | textspace encode my-space -
     """
-    from textspace.codes import CodeWriter, check_sparse_file
+    from textspace.codes import CodeWriter, Form, check_npz
     from textspace.progress import track
     from textspace.sampling import check_strength
     from textspace.space import Space
@@ -90,8 +102,9 @@ def encode(
         raise TextspaceError(f"--what is {what!r}: use mean, sample or gates")
     check_strength(strength, what)
     if sparse:
-        check_sparse_file(out)
+        check_npz(out, "sparse")
     space = Space.load(folder, device)
+    form: Form = "sparse" if sparse else "tokens" if space.is_token_level and pool is None else "dense"
     corpus = uncut_corpus(source, split, space.recipe, text_column, label_column, header)
     total = sum(len(part) for part in corpus.splits.values())
     labels: list[str | None] = []
@@ -102,23 +115,26 @@ def encode(
                 labels.append(record.label)
                 yield record.text
 
-    written = kept = 0
-    with CodeWriter(out, space.dim, sparse=sparse) as writer:
+    sentences = written = kept = 0
+    with CodeWriter(out, space.dim, form=form) as writer:
         shown = track(texts(), "encoding", out != "-", total)
-        chunks = space.encode_stream(shown, what=what, strength=strength, sparse=sparse, seed=seed)  # type: ignore[arg-type]
-        for chunk, codes in chunks:
+        options: dict[str, Any] = {"what": what, "strength": strength, "pool": pool, "sparse": sparse, "seed": seed}
+        for chunk, codes in space.encode_stream(shown, **options):
             chunk_labels, labels = labels[: len(chunk)], labels[len(chunk) :]
             writer.write(codes, chunk, chunk_labels if corpus.labels else None)
-            written += len(chunk)
+            sentences += len(chunk)
+            written += sum(map(len, codes)) if form == "tokens" else len(chunk)
             kept += codes.nnz if sparse else 0
-    share_off = 1 - kept / max(1, written * space.dim)
+    more: dict[str, Any] = {"sentences": sentences} if form == "tokens" else {}
+    more |= {"share_off": 1 - kept / max(1, written * space.dim)} if sparse else {}
     for line in corpus.report.lines():
         tell(line)
     if as_json and out != "-":
-        print_json({"codes": written, "dim": space.dim, "file": out} | ({"share_off": share_off} if sparse else {}))
+        print_json({"codes": written, "dim": space.dim, "file": out} | more)
     elif out != "-":
-        off = f" ({share_off:.0%} off)" if sparse else ""
-        tell(f"{written:,} codes of {space.dim} dimensions{off} in {out}")
+        off = f" ({more['share_off']:.0%} off)" if sparse else ""
+        of = f" for the tokens of {sentences:,} sentences" if form == "tokens" else ""
+        tell(f"{written:,} codes of {space.dim} dimensions{off}{of} in {out}")
 
 
 @app.command()
@@ -149,7 +165,7 @@ def decode(
 
     chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p, width=width)
     space = Space.load(folder, device)
-    found = read_codes(codes, dim=space.dim)
+    found = read_codes(codes, dim=space.dim, of_tokens=space.is_token_level)
     print_lines(space.decode(found, method=chosen, seed=seed, show_progress=not sys.stdout.isatty()), as_json)
 
 

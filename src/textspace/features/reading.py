@@ -158,7 +158,7 @@ class _Classes(NamedTuple):
 
 
 def _check(space: Space, texts: list[str], labels: list[str | None] | None, limit: int, top: int) -> None:
-    _ = space.dim  # refuses a language model
+    space._needs_sentence_codes("features are dimensions of")
     if not texts:
         raise TextspaceError("there are no sentences to read the dimensions in: give at least one")
     if labels is not None and len(labels) != len(texts):
