@@ -20,7 +20,7 @@ from textspace.data.batching import make_batch
 from textspace.errors import TextspaceError
 from textspace.evaluate import doctor as module
 from textspace.evaluate import examination as examination_module
-from textspace.evaluate.doctor import MEASURES, REMEDIES, Diagnosis, diagnose
+from textspace.evaluate.doctor import MEASURES, MEASURES_OF_TOKENS, REMEDIES, Diagnosis, diagnose
 from textspace.evaluate.examination import Examination, draw_examination, examine, validations
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.posterior import posterior_statistics
@@ -123,6 +123,79 @@ def test_advice_follows_the_table_and_skips_what_the_recipe_uses() -> None:
     assert advised(RECIPES["default"], OVERFULL)[0] == "--set objective.kl_weight=1"  # its schedule ends at a half
     assert advised(RECIPES["vae-anneal"], OVERFULL)[0] == "--recipe pretrain-free-bits"  # its schedule ends at 1
     assert advised(RECIPES["wae"], OVERFULL) == ["--recipe pretrain-free-bits", "--set objective.mmd_weight=1000"]
+
+
+VAT = RECIPES["vat"]
+TOKENS_WELL = WELL | {"kl": 80.0, "token_kl": 5.0, "mi": 4.5, "active_units": 90}
+TOKEN_STATES: dict[str, tuple[dict[str, float], list[float], str]] = {
+    "all is well": (TOKENS_WELL, [], "healthy"),
+    "nothing active": (TOKENS_WELL | {"active_units": 0}, [], "collapsed"),
+    "nothing told, however many tokens": (TOKENS_WELL | {"kl": 1.4, "token_kl": 0.07, "mi": 0.03}, [], "collapsed"),
+    "little told": (TOKENS_WELL | {"kl": 8.0, "token_kl": 0.4, "mi": 0.3}, [], "collapsing"),
+    "few active, little told": (TOKENS_WELL | {"token_kl": 0.9, "mi": 0.8, "active_units": 12}, [], "collapsing"),
+    "fallen": (TOKENS_WELL | {"token_kl": 1.9}, [9, 4, 3, 2], "collapsing"),
+    "far from the prior": (TOKENS_WELL | {"marginal_kl": 5.1}, [], "overfull"),
+}
+
+
+@pytest.mark.parametrize("case", TOKEN_STATES)
+def test_where_every_token_has_a_code_its_own_numbers_count(case: str) -> None:
+    numbers, before, state = TOKEN_STATES[case]
+    history = [{"epoch": epoch, "kl": 99.0, "token_kl": kl} for epoch, kl in enumerate(before, start=1)]
+    found = diagnose(numbers, VAT, history)
+    assert found.state == state, found
+    assert ". " not in found.sentence
+    assert "about its sentence" not in found.sentence
+    assert len(found.advice) == (0 if state == "healthy" else 2)
+
+
+def test_sentences_speak_of_tokens_where_these_have_codes() -> None:
+    collapsed = TOKENS_WELL | {"active_units": 0, "token_kl": 0.021, "mi": 0.0, "feature_cosine": 0.987}
+    told = diagnose(collapsed, VAT).sentence
+    for part in (
+        "0 of 128 dimensions change with the token",
+        "a code costs 0.02 nats (KL) and tells 0.00 nats about its",
+    ):
+        assert part in told
+    assert "two tokens' features have cosine 0.99" in told
+    assert (
+        "a code costs 5.00 nats (KL) and tells at least 4.50 nats about its token"
+        in diagnose(TOKENS_WELL, VAT).sentence
+    )
+
+
+def test_a_space_of_tokens_is_advised_to_stay_one() -> None:
+    """A narrower prior is no remedy: with codes as much smaller it has the same KL. Nor is what only recurrent decoders
+    have, or a recipe with a code for the sentence."""
+    for name in ("vat", "vat-small"):
+        for numbers in (TOKENS_WELL | {"active_units": 0}, TOKENS_WELL | {"marginal_kl": 30.0}):
+            found = advised(RECIPES[name], numbers)
+            assert not any(each.startswith(("--recipe", "--set decoder.skip", "--set prior.scale")) for each in found)
+    weight, bits = "--set objective.kl_weight=0.01", "--set objective.free_bits.target=30"
+    assert advised(VAT, TOKENS_WELL | {"active_units": 0}) == [weight, bits]
+    both = VAT.but({"objective": {"kind": "elbo", "kl_weight": 0.01, "free_bits": {}}})
+    assert advised(both, TOKENS_WELL | {"active_units": 0})[0] == "--set pretrain.keep=both"
+    assert not {weight, bits} & set(advised(RECIPES["transformer-vae"], COLLAPSED))
+    assert "--set decoder.skip=true" not in advised(RECIPES["transformer-vae"], COLLAPSED)
+    assert "--set prior.learned=true" in advised(VAT, TOKENS_WELL | {"marginal_kl": 30.0})
+    assert "--set prior.learned=true" not in advised(
+        VAT.but({"prior.learned": True}), TOKENS_WELL | {"marginal_kl": 30.0}
+    )
+
+
+def test_an_examination_of_tokens_measures_and_draws(tiny: Any, split: Any, tmp_path: Path) -> None:
+    recipe = small(VAT)
+    found = examine(Model(recipe, len(tiny.tokenizer)), split, recipe)
+    assert list(found.numbers) == [name for name in MEASURES_OF_TOKENS if name in found.numbers]
+    assert found.numbers.keys() == MEASURES_OF_TOKENS.keys()
+    assert found.numbers["kl"] > 3 * found.numbers["token_kl"] > 0
+    assert Examination.from_dict(json.loads(json.dumps(found.to_dict()))).diagnosis == found.diagnosis
+    history: list[dict[str, Any]] = [TOKENS_WELL | {"epoch": epoch} for epoch in (1, 2)]
+    assert all(path.is_file() for path in draw_examination(found, history, tmp_path / "tokens"))
+    sentences = "sentence", "sentences'"
+    assert not any(
+        word in MEASURES_OF_TOKENS[name] for name in ("mi", "active_units", "token_kl") for word in sentences
+    )
 
 
 EVERYTHING = RECIPES["pretrain-free-bits"].but(

@@ -17,6 +17,7 @@ import pytest
 import torch
 from helpers import command, small, tiny_sentences
 from small_subjects import gated, subject_on, untrained
+from tiny_encoder import tiny_encoder
 
 import textspace
 from textspace.data.corpus import corpus_of
@@ -136,6 +137,22 @@ def test_task_files_that_change_are_noticed(subject, tmp_path) -> None:
     (tasks / "sts.tsv").write_text("a\tb\t1\nc\td\t2\n")
     evaluate(with_tasks, counted.measures, cache=tmp_path / "cache")
     assert len(counted.runs) == 2
+
+
+def test_baselines_are_part_of_the_key_of_measures_that_look_at_them(subject, tmp_path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    counted, other = Counted(1.0), Counted(1.0)
+    looking = {name: replace(measure, has_baselines=True) for name, measure in counted.measures.items()}
+    for given in ((), (str(model),), (str(model), "a/name-of-the-hub"), ()):
+        evaluate(replace(subject, baselines=given), looking, cache=tmp_path / "cache")
+        evaluate(replace(subject, baselines=given), other.measures, cache=tmp_path / "another cache")
+    assert (len(counted.runs), len(other.runs)) == (3, 1)
+    (model / "config.json").write_text('{"hidden_size": 2}')
+    for _ in range(2):
+        evaluate(replace(subject, baselines=(str(model),)), looking, cache=tmp_path / "cache")
+    assert len(counted.runs) == 4
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"findings": {}}', '{"key": "another"}'])
@@ -377,6 +394,20 @@ def test_single_measures_with_other_samples_as_json(folder: Path, tmp_path: Path
     assert found == json.loads((tmp_path / "report.json").read_text())
 
 
+def test_a_baseline_stands_beside_the_space(folder: Path, tmp_path: Path) -> None:
+    rows = [f"{int('cats' in text)}\t{text}\n" for text in dict.fromkeys(tiny_sentences(200))]
+    (tmp_path / "cls").mkdir()
+    (tmp_path / "cls" / "TREC.train.tsv").write_text("".join(rows[:80]))
+    (tmp_path / "cls" / "TREC.test.tsv").write_text("".join(f"{row[0]}\tnobody {row[2:]}" for row in rows[80:]))
+    (tmp_path / "Tiny").symlink_to(tiny_encoder())
+    asked = ["evaluate", str(folder / "space"), "--data", str(folder / "my.tsv"), "--label-column", "1", "--json"]
+    asked += ["--measure", "transfer", "--tasks", str(tmp_path), "--baseline", str(tmp_path / "Tiny")]
+    code, out, err = command(*asked, "--out", str(tmp_path / "report"))
+    assert code == 0, err
+    found = json.loads(out)["measures"]["transfer"]["estimates"]
+    assert {"trec", "trec_tiny_mean", "trec_tiny_start", "trec_tiny_sum", "trec_majority"} <= set(found)
+
+
 def test_an_interrupted_command_says_how_to_go_on(folder: Path) -> None:
     stopped = Counted(KeyboardInterrupt()).measures
     with mock.patch("textspace.evaluate.suite.chosen_measures", return_value=stopped):
@@ -404,6 +435,15 @@ MISTAKES = {
     "measure": (["evaluate", "SPACE", "--data", "DATA", "--measure", "posteriors"], "did you mean 'posterior'?"),
     "end": (["evaluate", "SPACE", "--data", "DATA", "--end-token", "no"], "use included, dropped, length or both"),
     "tasks": (["evaluate", "SPACE", "--data", "DATA", "--tasks", "none"], "there is no folder 'none'"),
+    "baseline": (["evaluate", "SPACE", "--data", "DATA", "--baseline", "m"], "no chosen measure looks at a baseline"),
+    "baseline without tasks": (
+        ["evaluate", "SPACE", "--data", "DATA", "--measure", "transfer", "--baseline", "m"],
+        "name the folder with their files with --tasks",
+    ),
+    "no encoder": (
+        ["evaluate", "SPACE", "--data", "DATA", "--measure", "transfer", "--tasks", "SPACE", "--baseline", "SPACE"],
+        "cannot be loaded",
+    ),
     "samples": (["evaluate", "SPACE", "--data", "DATA", "--samples", "0"], "--samples"),
     "out": (["evaluate", "SPACE", "--data", "DATA", "--out", "DATA"], "name another with --out"),
     "column": (["evaluate", "SPACE", "--data", "DATA", "--label-column", "7"], "there is no column 7"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PERTURBATION",
+    "CodeKind",
     "Effort",
     "Findings",
     "Measure",
@@ -41,9 +42,13 @@ PERTURBATION = 10.0
 
 Floats = NDArray[np.float64]
 Suite = Literal["quick", "standard", "full"]
-Need = Literal["codes", "density", "gates", "labels", "train", "valid", "builtin", "files"]
-"""What a measure cannot do without: a latent, a posterior with a density, dimensions that can be off, labels, a
-training or validation split, the built-in corpus (whose truth is known), or files of a task."""
+CodeKind = Literal["mean", "sample", "perturbed"]
+Need = Literal[
+    "codes", "token_codes", "sentence_codes", "density", "gates", "labels", "train", "valid", "builtin", "files"
+]
+"""What a measure cannot do without: a latent, one of every token or one of a whole sentence, a posterior with a
+density, dimensions that can be off, labels, a training or validation split, the built-in corpus (whose truth is known),
+or files of a task."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,14 @@ class Sentences:
         """The whitespace words of each sentence, as the tokenizer saw it (normalised)."""
         return [text.split() for text in self.texts]
 
+    @property
+    def _pool(self) -> dict[str, Any]:
+        """Where every token has a code, that of the sentence is their mean in all measures of one code a sentence."""
+        return {"pool": "mean"} if self.space.model.is_token_level else {}
+
     @cached_property
     def _parameters(self) -> tuple[Floats, Floats]:
-        means, deviations = self.space.encode(self.texts, what="parameters")
+        means, deviations = self.space.encode(self.texts, what="parameters", **self._pool)
         return means.astype(np.float64), deviations.astype(np.float64)
 
     @property
@@ -97,6 +107,26 @@ class Sentences:
     def deviations_NZ(self) -> Floats:
         """Posterior standard deviations."""
         return self._parameters[1]
+
+    def codes(self, kind: CodeKind, rows_N: NDArray[np.int64] | Sequence[int]) -> Any:
+        """Codes of some sentences to decode: a matrix, or a list of matrices where every token has a code."""
+        if not self.space.model.is_token_level:
+            whole = {"mean": "means_NZ", "sample": "samples_NZ", "perturbed": "perturbed_NZ"}[kind]
+            return getattr(self, whole)[rows_N]
+        if kind not in self._token_codes:
+            self._token_codes[kind] = self._encoded(kind)
+        return [self._token_codes[kind][row] for row in rows_N]
+
+    @cached_property
+    def _token_codes(self) -> dict[CodeKind, list[NDArray[np.float32]]]:
+        return {}
+
+    def _encoded(self, kind: CodeKind, **more: Any) -> Any:
+        """Noise is keyed by the seed and the sentence's position; perturbed codes do not have the samples'."""
+        if kind == "mean":
+            return self.space.encode(self.texts, **more)
+        strength, seed = (PERTURBATION, seed_of(self.seed, "perturbed")) if kind == "perturbed" else (None, self.seed)
+        return self.space.encode(self.texts, what="sample", strength=strength, seed=seed, **more)
 
     def likelihood(self, samples: int, end_token: EndToken = "included", progress: bool = False) -> Likelihood:
         """Every sentence's likelihood with so many importance samples, computed once for all measures."""
@@ -119,21 +149,24 @@ class Sentences:
 
     @cached_property
     def samples_NZ(self) -> Floats:
-        """One posterior sample of each sentence, keyed by the seed and the sentence's position."""
-        return self.space.encode(self.texts, what="sample", seed=self.seed).astype(np.float64)
+        """One posterior sample of each sentence."""
+        return self._encoded("sample", **self._pool).astype(np.float64)
+
+    def sampled(self, seed: int) -> NDArray[np.float32]:
+        """The same with noise of another seed."""
+        return self.space.encode(self.texts, what="sample", seed=seed, **self._pool)
 
     @cached_property
     def perturbed_NZ(self) -> Floats:
-        """A code of each sentence with `PERTURBATION` times the posterior's deviation; not with the samples' noise."""
-        seed = seed_of(self.seed, "perturbed")
-        return self.space.encode(self.texts, what="sample", strength=PERTURBATION, seed=seed).astype(np.float64)
+        """A code of each sentence with `PERTURBATION` times the posterior's deviation."""
+        return self._encoded("perturbed", **self._pool).astype(np.float64)
 
     @cached_property
     def gates_NZ(self) -> Floats | None:
         """How probable it is that each dimension is on, 1 - E[gamma|x]; None where none can be off."""
         if not self.space.model.has_gates:
             return None
-        return self.space.encode(self.texts, what="gates").astype(np.float64)
+        return self.space.encode(self.texts, what="gates", **self._pool).astype(np.float64)
 
     @cached_property
     def slab_NZ(self) -> Floats | None:
@@ -160,6 +193,8 @@ class Subject:
     """Whether the text is the built-in corpus."""
     task_files: Path | None = None
     """Folder with the files of sentence-pair and transfer tasks."""
+    baselines: tuple[str, ...] = ()
+    """Encoders of Hugging Face, folders or names of the hub, that some measures put beside the space."""
     show_progress: bool = False
     kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What one measure made and another may need, such as a language model of the text."""
@@ -246,9 +281,11 @@ class Measure:
         about: what it tells, in one sentence.
         needs: what it cannot do without; a report says so where something is missing.
         suites: those it is part of.
+        has_baselines: whether it measures the subject's baselines too.
     """
 
     run: Callable[[Subject], Findings]
     about: str
     needs: tuple[Need, ...] = ()
     suites: Sequence[Suite] = ("standard", "full")
+    has_baselines: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ def subject_of(
     options: ReadOptions | None = None,
     folder: Path | None = None,
     task_files: Path | None = None,
+    baselines: Iterable[str] = (),
     show_progress: bool = False,
 ) -> SourcedSubject:
     """A space, the sentences of a source that it is measured on, and how hard to try.
@@ -77,6 +78,7 @@ def subject_of(
         options: how to read the source.
         folder: of the space.
         task_files: folder with the files of sentence-pair and transfer tasks.
+        baselines: encoders of Hugging Face, folders or names of the hub, that some measures put beside the space.
         show_progress: show bars.
     """
     from textspace.train.fit import prepare
@@ -108,6 +110,7 @@ def subject_of(
         seed=seed,
         builtin=isinstance(source, str) and re.match(r"builtin(:|$)", source) is not None,
         task_files=task_files,
+        baselines=tuple(baselines),
         show_progress=show_progress,
         folder=folder,
         source=corpus.name,

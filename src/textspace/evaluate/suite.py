@@ -53,6 +53,14 @@ _MISSING: dict[Need, tuple[Callable[[Subject], bool], str]] = {
         lambda subject: subject.space.model.posterior is not None,
         "the space is a language model and has no codes",
     ),
+    "token_codes": (
+        lambda subject: subject.space.model.is_token_level,
+        "the space has one code for a sentence and none for its tokens: recipes like vat have a code for every token",
+    ),
+    "sentence_codes": (
+        lambda subject: not subject.space.model.is_token_level,
+        "every token of the space has a code, and what is measured takes one code for a whole sentence",
+    ),
     "density": (
         lambda subject: subject.space.model.posterior is not None and subject.space.model.posterior.has_log_prob,
         "the posterior of the space has no density",
@@ -206,11 +214,12 @@ def fingerprint(subject: Subject) -> str:
     for name, sentences in subject.splits.items():
         facts = [name, sentences.texts, sentences.labels, sentences.sources]
         total.update(json.dumps(facts).encode())
-    total.update(json.dumps([subject.builtin, _task_files(subject.task_files)]).encode())
+    total.update(json.dumps([subject.builtin, _files(subject.task_files)]).encode())
     return total.hexdigest()
 
 
-def _task_files(folder: Path | None) -> list[Any]:
+def _files(folder: Path | None) -> list[Any]:
+    """Names, sizes and dates of the files in a folder; nothing where there is none."""
     if folder is None:
         return []
     try:
@@ -218,6 +227,11 @@ def _task_files(folder: Path | None) -> list[Any]:
     except OSError as error:
         raise TextspaceError(f"cannot read {folder}: {error.strerror or error}") from None
     return [(name, facts.st_size, facts.st_mtime_ns) for name, facts in found]
+
+
+def _baselines(subject: Subject) -> list[Any]:
+    """Names of encoders, and the files of those that are in a folder."""
+    return [(model, _files(Path(model) if Path(model).is_dir() else None)) for model in subject.baselines]
 
 
 def _key(digest: str, data: str, name: str, measure: Measure, subject: Subject) -> str:
@@ -236,6 +250,7 @@ def _key(digest: str, data: str, name: str, measure: Measure, subject: Subject) 
         name,
         asdict(subject.effort),
         subject.seed,
+        _baselines(subject) if measure.has_baselines else [],
         log.stat().st_size if log is not None and log.is_file() else None,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -268,6 +283,8 @@ def _space(subject: Subject, digest: str) -> dict[str, Any]:
     parameters = sum(space.model.parameter_counts().values())
     dimensions = space.recipe.latent.dim if space.recipe.posterior else None
     codes = "a language model without codes" if dimensions is None else f"codes of {dimensions} dimensions"
+    if space.model.is_token_level:
+        codes += " for every token, whose mean stands for the sentence in measures of one code a sentence"
     trained = space.metrics.get("source")
     about = f"recipe {space.recipe.name}, {codes}, {parameters:,} parameters, {len(space.tokenizer):,} tokens"
     return {

@@ -10,6 +10,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort
 from textspace.evaluate.measures.interpolation import MOST, POINTS, SHOWN, Smoothness, interpolations, smoothness
 from textspace.generate import Greedy, Sampling
+from textspace.lengths import METRIC
 from textspace.noise import seed_of
 from textspace.paths import interpolated
 from textspace.recipes import RECIPES
@@ -99,6 +100,32 @@ def test_paths_between_sampled_ends_follow_the_text_greedily_and_with_sampled_wo
     assert few.estimates["sampled_ends_distinct"].n == 2
 
 
+def test_three_steps_lead_from_mean_to_mean(space) -> None:
+    subject = subject_on(space, tiny_sentences(30), seed=4)
+    found = interpolations(subject)
+    rows, ends = found.tables["three_steps_paths"].rows, found.tables["posterior_ends"].rows
+    means_NZ = space.encode([str(row[2]) for row in ends])
+    codes_MZ = np.concatenate([interpolated(means_NZ[k], means_NZ[k + 1], 5) for k in range(0, 2 * SHOWN, 2)])
+    expected = space.decode(codes_MZ)
+    for number in range(SHOWN):
+        texts = [str(ends[2 * number + end][2]) for end in (0, 1)]
+        told, *path = rows[number * 6 : (number + 1) * 6]
+        assert told == (number + 1, "ends", " → ".join(texts))
+        assert [row[1] for row in path] == [0, 0.25, 0.5, 0.75, 1]
+        assert [row[2] for row in path] == expected[5 * number : 5 * number + 5]
+    assert found.estimates["three_steps_repeated"].settings["points"] == 5
+
+
+def test_paths_of_tokens_lead_from_one_sentence_to_another(token_space) -> None:
+    token_space.metrics = {METRIC: [0, 0, 1, 1]}
+    found = interpolations(subject_on(token_space, tiny_sentences(30), seed=4))
+    assert {f"{kind}_repeated" for kind in ("prior", "posterior", "sampled_ends", "three_steps")} <= set(
+        found.estimates
+    )
+    ends, path = found.tables["posterior_ends"].rows, found.tables["three_steps_paths"].rows[1:6]
+    assert [row[2] for row in path] == token_space.interpolate(str(ends[0][2]), str(ends[1][2]), steps=5)
+
+
 def test_estimates_are_means_over_paths_that_have_a_number(space) -> None:
     found = interpolations(subject_on(space, tiny_sentences(30)))  # as many paths as are shown
     for key in ("prior", "posterior"):
@@ -148,6 +175,8 @@ def test_a_decoder_that_ignores_its_code_never_leaves_a_sentence(tiny) -> None:
         "posterior_distinct": 1.0,
         "sampled_ends_repeated": 1.0,
         "sampled_ends_distinct": 1.0,
+        "three_steps_repeated": 1.0,
+        "three_steps_distinct": 1.0,
     }
     assert list(found.pictures) == ["sampled_ends_and_words_paths"]  # words by chance are never twice the same
 

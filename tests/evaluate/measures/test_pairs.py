@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,24 @@ import torch
 from helpers import tiny_sentences
 from scipy import stats
 from small_subjects import subject_on, untrained
+from tiny_encoder import tiny_encoder
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures.pairs import (
+    SOFTMAX_PENALTIES,
     Correlation,
+    _softmax_scores,
     correlation,
     cosines,
+    expected_scores,
     pair_features,
     regressed,
     sentence_pairs,
     together,
 )
-from textspace.evaluate.measures.tasks import Coder, Screen, read_pairs, read_rows, read_singles
+from textspace.evaluate.measures.sentence_encoders import POOLINGS, SpaceEncoder, TaskCodes, encoders_of
+from textspace.evaluate.measures.tasks import Screen, read_pairs, read_rows, read_singles
 from textspace.space import Space
 
 Rows = list[tuple[object, ...]]
@@ -109,6 +115,32 @@ def test_the_regressor_learns_scores_that_are_linear_in_its_features(chance) -> 
     scores_N = features_NF @ [-1.0, 0.2, 0.0, 0.7, 0.0, -0.4] + 3
     predicted_N = regressed(features_NF[:300], scores_N[:300], features_NF[300:])
     np.testing.assert_allclose(predicted_N, scores_N[300:], atol=0.05)
+
+
+def test_the_softmax_expects_the_mean_score_of_what_it_can_tell_apart(chance) -> None:
+    group_N = np.arange(400) % 3
+    features_NF = np.eye(3)[group_N]
+    scores_N = np.array([0.0, 3.4, 5.0])[group_N]
+    predicted_N = expected_scores(features_NF, scores_N, np.eye(3), None, seed=0)
+    np.testing.assert_allclose(predicted_N, [0.0, 3.4, 5.0], atol=0.1)
+    mixed_N = np.where(group_N == 1, chance.choice([1.5, 2.5], 400), scores_N)
+    valid = np.eye(3), np.array([0.0, 2.0, 5.0])
+    middle = mixed_N[group_N == 1].mean()
+    np.testing.assert_allclose(expected_scores(features_NF, mixed_N, np.eye(3), valid, seed=0)[1], middle, atol=0.1)
+
+
+def test_the_penalty_of_the_softmax_is_chosen_on_validation_pairs(chance) -> None:
+    """Without a signal in training the largest penalty predicts best, and with one the smallest."""
+    train_NF, valid_NF = chance.normal(size=(2, 60, 40))
+    weights_F = chance.normal(size=40)
+    noise_N, true_N = 5 * chance.random(60), np.clip(2.5 + 0.3 * train_NF @ weights_F, 0, 5)
+    valid_scores_N = np.clip(2.5 + 0.3 * valid_NF @ weights_F, 0, 5)
+    learnt_N = expected_scores(train_NF, true_N, valid_NF, (valid_NF, valid_scores_N), seed=0)
+    assert stats.pearsonr(learnt_N, valid_scores_N).statistic > 0.6
+    chosen_N = expected_scores(train_NF, noise_N, valid_NF, (valid_NF, valid_scores_N), seed=0)
+    every = [_softmax_scores(train_NF, noise_N, valid_NF, C) for C in SOFTMAX_PENALTIES]
+    best = max(every, key=lambda found_N: stats.pearsonr(found_N, valid_scores_N).statistic)
+    np.testing.assert_allclose(chosen_N, best)
 
 
 # Files
@@ -198,14 +230,14 @@ def test_training_sentences_are_known_however_they_are_spelled(space) -> None:
     ],
 )
 def test_the_spelling_is_the_one_of_which_the_space_knows_most(space, texts, spelling) -> None:
-    assert Coder.of(space, texts).spelling.name == spelling
+    assert TaskCodes.of(SpaceEncoder(space), texts).writing.spelling.name == spelling
 
 
 def test_codes_are_those_of_the_spelling_and_in_the_order_asked_for(space) -> None:
     texts = ["Anna sees cats", "Bob likes dogs", "Anna sees cats"]
-    coder = Coder.of(space, texts)
-    np.testing.assert_allclose(coder.codes(texts), space.encode([text.lower() for text in texts]), atol=1e-6)
-    assert coder.settings["unknown_tokens_percent"] == 0
+    coded = TaskCodes.of(SpaceEncoder(space), texts)
+    np.testing.assert_allclose(coded.codes(texts), space.encode([text.lower() for text in texts]), atol=1e-6)
+    assert coded.writing.settings["unknown_tokens_percent"] == 0
 
 
 # The measure
@@ -253,6 +285,11 @@ def test_benchmarks_with_training_have_a_cosine_and_a_regressor(tmp_path, space,
     assert found[f"{key}_cosine_pearson"].value == pytest.approx(without[f"{key}_cosine_pearson"].value, abs=1e-3)
     assert found[f"{key}_regressor_spearman"].value > 80
     assert found[f"{key}_regressor_spearman"].settings["trained_on"] == 150
+    assert found[f"{key}_softmax_spearman"].value > 70
+    assert "a fifth of the training pairs" in str(found[f"{key}_softmax_spearman"].settings["regressor"])
+    write(tmp_path / folder / "valid.tsv", rows(120, 30))
+    found = sentence_pairs(subject_in(tmp_path, space)).estimates
+    assert "validation pairs" in str(found[f"{key}_softmax_pearson"].settings["regressor"])
 
 
 def test_pairs_with_a_training_sentence_are_dropped_and_counted(tmp_path, space, chance) -> None:
@@ -267,6 +304,42 @@ def test_pairs_with_a_training_sentence_are_dropped_and_counted(tmp_path, space,
     assert found.value == pytest.approx(expected.value, abs=1e-3)
     with pytest.raises(TextspaceError, match="trained on all sentences of a task"):
         sentence_pairs(subject_in(tmp_path / "all", space, texts))
+
+
+def test_codes_of_tokens_are_compared_in_three_ways(tmp_path, token_space) -> None:
+    texts = tiny_sentences(120)
+    write(tmp_path / "sts" / "STS12.tsv", [("s", i % 5, texts[i], texts[i + 60]) for i in range(60)])
+    findings = sentence_pairs(subject_in(tmp_path, token_space))
+    found = {key: each.value for key, each in findings.estimates.items() if key.startswith("sts12_pooled_spearman")}
+    assert set(found) == {f"sts12_pooled_spearman{more}" for more in ("", "_mean", "_start", "_sum")}
+    assert found["sts12_pooled_spearman"] == found["sts12_pooled_spearman_mean"]
+    # The sum is the mean times the length, which no cosine sees.
+    assert found["sts12_pooled_spearman_sum"] == pytest.approx(found["sts12_pooled_spearman_mean"], abs=0.5)
+    scores_N = np.arange(60) % 5
+    start = [np.stack([each[0] for each in token_space.encode(part)]) for part in (texts[:60], texts[60:])]
+    expected = stats.spearmanr(cosines(*start), scores_N).statistic
+    assert found["sts12_pooled_spearman_start"] == pytest.approx(100 * expected, abs=0.5)
+
+
+def test_baselines_have_rows_beside_the_space(tmp_path, space) -> None:
+    texts = tiny_sentences(120)
+    write(tmp_path / "sts" / "STS12.tsv", [("s", i % 5, texts[i], texts[i + 60]) for i in range(60)])
+    alone = sentence_pairs(subject_in(tmp_path, space)).estimates
+    subject = replace(subject_in(tmp_path, space), baselines=(str(tiny_encoder()),))
+    findings = sentence_pairs(subject)
+    assert {key: each.value for key, each in findings.estimates.items() if key in alone} == {
+        key: each.value for key, each in alone.items()
+    }
+    name = tiny_encoder().name
+    assert {row[1] for row in findings.tables["sentence_pairs"].rows} == {
+        "space",
+        *(f"{name}, {pooling}" for pooling in POOLINGS),
+    }
+    _, mean, *_ = encoders_of(subject)
+    cosine_N = cosines(mean.encode(texts[:60]), mean.encode(texts[60:]))
+    (estimate,) = (each for key, each in findings.estimates.items() if key == f"sts12_pooled_pearson{mean.suffix}")
+    assert estimate.value == pytest.approx(100 * stats.pearsonr(cosine_N, np.arange(60) % 5).statistic, abs=1e-3)
+    assert f"averaged states of {name}" in estimate.name
 
 
 def test_a_collapsed_space_correlates_with_nothing(tmp_path, space, chance) -> None:

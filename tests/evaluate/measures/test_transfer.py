@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,15 @@ import pytest
 import torch
 from helpers import tiny_sentences
 from small_subjects import subject_on, untrained
+from tiny_encoder import tiny_encoder
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Subject
-from textspace.evaluate.measures import classifiers
+from textspace.evaluate.measures import classification_tasks, classifiers
 from textspace.evaluate.measures import transfer as module
 from textspace.evaluate.measures.classifiers import fit_linear, majority_correct
 from textspace.evaluate.measures.pairs import pair_features
+from textspace.evaluate.measures.sentence_encoders import encoders_of
 from textspace.evaluate.measures.tasks import read_pairs, read_singles
 from textspace.evaluate.measures.transfer import cross_validated, held_out, transfer
 from textspace.noise import seed_of
@@ -109,7 +112,8 @@ def test_single_sentences_and_pairs_are_as_computed_by_hand(tmp_path, space) -> 
     for part, rows in (("train", pairs[:60]), ("valid", pairs[60:90]), ("test", pairs[90:])):
         write(tmp_path / "mrpc" / f"{part}.tsv.gz", rows)
     found = transfer(subject_in(tmp_path, space)).estimates
-    assert set(found) == {f"{task}{more}" for task in ("trec", "mrpc") for more in ("", "_with_length", "_majority")}
+    keys = {f"{task}{more}" for task in ("trec", "mrpc", "mrpc_joined") for more in ("", "_with_length")}
+    assert set(found) == keys | {"trec_majority", "mrpc_majority"}
 
     codes_NZ = space.encode(texts).astype(float)
     classes_N = np.array([label == "yes" for label in labels]) * 1
@@ -125,6 +129,13 @@ def test_single_sentences_and_pairs_are_as_computed_by_hand(tmp_path, space) -> 
     expected = held_out(*parts, seed=seed_of(0, "transfer", "mrpc"))
     assert found["mrpc"].value == pytest.approx(100 * expected.correct_N.mean())
 
+    joined_NZ = space.encode([f"{a} ; {b}" for _, a, b in pairs]).astype(float)
+    parts = [(joined_NZ[s], pair_N[s]) for s in (slice(0, 60), slice(60, 90), slice(90, 120))]
+    expected = held_out(*parts, seed=seed_of(0, "transfer", "mrpc"))
+    assert found["mrpc_joined"].value == pytest.approx(100 * expected.correct_N.mean())
+    assert found["mrpc_joined"].settings["separator"] == ";"
+    assert "separator" not in found["mrpc"].settings
+
 
 def test_length_beside_the_code_tells_a_class_of_length(tmp_path, space) -> None:
     with torch.no_grad():
@@ -135,6 +146,42 @@ def test_length_beside_the_code_tells_a_class_of_length(tmp_path, space) -> None
     assert found["cr"].value == found["cr_majority"].value
     assert found["cr_with_length"].value > 97
     assert "10-fold cross-validation" in found["cr"].name
+
+
+def test_codes_of_tokens_are_read_in_three_ways_and_length_is_in_their_sum(tmp_path, token_space) -> None:
+    with torch.no_grad():  # all tokens have one code: its mean says nothing, and its sum the length
+        token_space.model.posterior.mean.weight.zero_()
+        token_space.model.posterior.mean.bias.fill_(1.0)
+    write(tmp_path / "cls" / "CR.all.tsv.gz", [(int(len(text.split()) > 5), text) for text in unique_sentences(150)])
+    found = transfer(subject_in(tmp_path, token_space)).estimates
+    ways = ("", "_mean", "_start", "_sum")
+    assert set(found) == {f"cr{more}{way}" for way in ways for more in ("", "_with_length")} | {"cr_majority"}
+    assert found["cr_sum"].value > 97
+    assert found["cr"] == found["cr_mean"]
+    assert found["cr"].value == found["cr_start"].value == found["cr_majority"].value
+    assert found["cr_with_length_mean"].value > 97
+
+
+def test_baselines_have_rows_beside_the_space(tmp_path, space) -> None:
+    texts = unique_sentences(120)
+    rows = [(int("cats" in text), text) for text in texts]
+    write(tmp_path / "cls" / "TREC.train.tsv.gz", rows[:80])
+    write(tmp_path / "cls" / "TREC.test.tsv.gz", rows[80:])
+    subject = replace(subject_in(tmp_path, space), baselines=(str(tiny_encoder()),))
+    findings = transfer(subject)
+    _, *baselines = encoders_of(subject)
+    assert [row[1] for row in findings.tables["transfer"].rows] == [
+        "none: majority class",
+        "space",
+        *(each.title for each in baselines),
+    ]
+    classes_N = np.array([row[0] for row in rows])
+    for each in baselines:
+        codes_NZ = each.encode(texts)
+        seed = seed_of(0, "transfer", "trec")
+        expected = held_out((codes_NZ[:80], classes_N[:80]), None, (codes_NZ[80:], classes_N[80:]), seed=seed)
+        assert findings.estimates[f"trec{each.suffix}"].value == pytest.approx(100 * expected.correct_N.mean())
+        assert findings.estimates[f"trec{each.suffix}"].settings["spelling"] == "as in the file"
 
 
 def test_both_training_sets_of_sst2_are_told_apart(tmp_path, space) -> None:
@@ -161,7 +208,16 @@ def test_training_sentences_of_the_space_are_not_tested_on(tmp_path, space) -> N
     assert (found.estimates["trec"].n, found.estimates["trec"].settings["dropped_for_training"]) == (38, 2)
     assert (found.estimates["mr"].n, found.estimates["mr"].settings["dropped_for_training"]) == (117, 3)
     assert found.estimates["mr"].settings["dropped_for_no_text"] == 1
-    assert {row[0]: row[2] for row in found.tables["transfer"].rows} == {"MR": 3, "TREC": 2}
+    assert {row[0]: row[2] for row in found.tables["transfer"].rows} == {"MR": 117, "TREC": 38}
+
+
+def test_validation_sentences_that_were_all_trained_on_choose_nothing(tmp_path, space) -> None:
+    texts = unique_sentences(130)
+    rows = [(int("cats" in text), text) for text in texts]
+    for part, own in (("train", rows[:60]), ("valid", rows[90:110]), ("test", rows[110:])):
+        write(tmp_path / "cls" / f"SST2.{part}.tsv.gz", own)
+    found = transfer(subject_in(tmp_path, space, texts[90:110])).estimates["sst2"]
+    assert found.settings["penalty_chosen_on"] == "cross-validation within the training data"
 
 
 def test_folders_without_tasks_or_without_a_test_set_say_so(tmp_path, space) -> None:
@@ -185,5 +241,5 @@ def test_the_majority_rates_of_the_published_files_are_those_of_the_papers() -> 
         pairs = read_pairs(Path(folder), name, kind)
         assert pairs is not None
         assert pairs.labels.count(label) / len(pairs) == pytest.approx(rate, abs=0.0005)
-    for task in module.TASKS.values():
-        assert module._read(Path(folder), task) is not None
+    for task in classification_tasks.TASKS.values():
+        assert classification_tasks.read_task(Path(folder), task) is not None

@@ -13,8 +13,7 @@ from textspace.data.english import english
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
-from textspace.evaluate.measures.pairwise import ROUNDING
-from textspace.evaluate.statistics import spread_rows, standard_error
+from textspace.evaluate.statistics import ROUNDING, spread_rows, standard_error
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Bound, Estimate

@@ -140,7 +140,7 @@ def _scores(
         batch = make_batch(split, rows_N[places]).to(weight.device)
         noise = Noise(seed, 0, batch.rows_B)
         features_BH = model.features(batch.encoder)
-        site = model.sites(features_BH, noise, 1)["z"]
+        site = model.sites(features_BH, noise, 1, batch.encoder)["z"]
         site = replace(site, value_SBZ=torch.from_numpy(codes_NZ[places_SN[:, places]]).to(weight))
         log_p_SN[:, places] = model.decode(batch, features_BH, {"z": site}, noise).log_px_SB.double().cpu().numpy()
         log_q_SN[:, places] = site.log_q_SB.double().cpu().numpy()
@@ -336,6 +336,8 @@ MEASURES: dict[str, Measure] = {
         ("quick", "standard", "full"),
     ),
     "code_overlap": Measure(
-        code_overlap, "Whether a code could as well be that of another sentence.", ("codes", "density")
+        code_overlap,
+        "Whether a code could as well be that of another sentence.",
+        ("codes", "sentence_codes", "density"),
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +26,15 @@ POINTS = 11
 PAPER_POINTS = 10
 """Codes of a path as in sentenceMIM, its ends included [Livne et al. 2020, appendix D.2]."""
 
+STEPS_POINTS = 5
+"""Codes of a path of three steps between its ends [VAT paper, table 3]."""
+
 SHOWN = 10
 """Paths of each kind that the report shows, and the fewest that are measured."""
 
 MOST = 100
 """The most paths of each kind that are measured."""
 
-Floats = NDArray[np.float64]
 Words = Sequence[str]
 
 
@@ -70,7 +72,7 @@ class _Kind(NamedTuple):
 
     key: str
     name: str
-    ends_N2Z: Floats
+    ends: Sequence[tuple[NDArray[Any], NDArray[Any]]]
     points: int = POINTS
     method: Method = Greedy()
     sentences: Sequence[tuple[str, str]] | None = None
@@ -88,8 +90,9 @@ class _Kind(NamedTuple):
 
 def interpolations(subject: Subject) -> Findings:
     """Straight paths between prior samples and between posterior samples of test sentences, decoded greedily
-    [Bowman et al. 2016; Li et al. 2019], with the smoothness of each; and as in sentenceMIM [Livne et al. 2020], of 10
-    points between samples of sentences that follow each other, decoded greedily and with sampled words."""
+    [Bowman et al. 2016; Li et al. 2019], with the smoothness of each; as in sentenceMIM [Livne et al. 2020], of 10
+    points between samples of sentences that follow each other, decoded greedily and with sampled words; and as in the
+    VAT paper, of three steps between means."""
     space, test = subject.space, subject.test
     if len(test) < 2:
         raise TextspaceError(f"a path leads from one sentence to another, and there is {len(test)}")
@@ -99,13 +102,19 @@ def interpolations(subject: Subject) -> Findings:
     following_N2 = np.arange(min(count, len(test) // 2) * 2).reshape(-1, 2)
     sampled = "samples" if test.has_spread else "points"  # an autoencoder has nothing to sample
     following = f"posterior {sampled} of one test sentence and the next, two by two in the order of the text"
-    texts = [(test.texts[one], test.texts[other]) for one, other in following_N2]
-    prior_N2Z = space.prior_codes(2 * count, seed=subject.seed).astype(np.float64).reshape(count, 2, -1)
+
+    def texts(rows_N2: NDArray[np.int64]) -> list[tuple[str, str]]:
+        return [(test.texts[one], test.texts[other]) for one, other in rows_N2]
+
+    prior = _two_by_two(space.prior_codes(2 * count, seed=subject.seed))
+    any_two, next_two = (_two_by_two(test.codes("sample", rows.ravel())) for rows in (ends_N2, following_N2))
+    means = _two_by_two(test.codes("mean", ends_N2.ravel()))
     kinds = (
-        _Kind("prior", "prior samples", prior_N2Z),
-        _Kind("posterior", f"posterior {sampled} of test sentences", test.samples_NZ[ends_N2]),
-        _Kind("sampled_ends", following, test.samples_NZ[following_N2], PAPER_POINTS, Greedy(), texts),
-        _Kind("sampled_ends_and_words", following, test.samples_NZ[following_N2], PAPER_POINTS, Sampling(), texts),
+        _Kind("prior", "prior samples", prior),
+        _Kind("posterior", f"posterior {sampled} of test sentences", any_two),
+        _Kind("sampled_ends", following, next_two, PAPER_POINTS, Greedy(), texts(following_N2)),
+        _Kind("sampled_ends_and_words", following, next_two, PAPER_POINTS, Sampling(), texts(following_N2)),
+        _Kind("three_steps", "posterior means of test sentences", means, STEPS_POINTS, Greedy(), texts(ends_N2)),
     )
     parts = [_paths(subject, kind) for kind in kinds]
     sources = tuple(
@@ -121,12 +130,16 @@ def interpolations(subject: Subject) -> Findings:
     )
 
 
+def _two_by_two(codes: Sequence[NDArray[Any]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    return list(zip(codes[::2], codes[1::2], strict=True))
+
+
 def _paths(subject: Subject, kind: _Kind) -> Findings:
     """What there is to say of paths between pairs of codes."""
     points = kind.points
-    codes_MZ = np.concatenate([interpolated(start_Z, end_Z, points) for start_Z, end_Z in kind.ends_N2Z])
+    codes = [code for start, end in kind.ends for code in interpolated(start, end, points)]
     seed = seed_of(subject.seed, "words of paths")
-    texts = subject.space.decode(codes_MZ, method=kind.method, seed=seed, show_progress=subject.show_progress)
+    texts = subject.space.decode(codes, method=kind.method, seed=seed, show_progress=subject.show_progress)
     paths = [texts[start : start + points] for start in range(0, len(texts), points)]
     words = [[text.split() for text in path] for path in paths]
     found = [smoothness(path) for path in words]

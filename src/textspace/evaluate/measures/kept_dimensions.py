@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
+from textspace.evaluate.hoyer import deviations
 from textspace.evaluate.likelihood import batches_of
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.classifiers import (
@@ -24,7 +25,7 @@ from textspace.evaluate.measures.classifiers import (
     majority_estimate,
 )
 from textspace.evaluate.measures.reconstruction import OVER_SENTENCES, Originals, greedy_method, originals_of, shown
-from textspace.evaluate.measures.sparsity import deviations, sparse_codes
+from textspace.evaluate.measures.sparsity import sparse_codes
 from textspace.evaluate.statistics import spread_rows
 from textspace.evaluate.text_metrics import BLOCKS, Ratio, corpus_bleu
 from textspace.model import Model
@@ -269,7 +270,7 @@ MEASURES: dict[str, Measure] = {
     "kept_dimensions": Measure(
         kept_dimensions,
         "What a few dimensions of each code still say: labels read and sentences rebuilt from the largest alone.",
-        ("codes",),
+        ("codes", "sentence_codes"),
         ("full",),
     ),
 }

@@ -16,6 +16,7 @@ from textspace.evaluate.doctor import known_numbers
 from textspace.evaluate.examination import Examination, examine, validations
 from textspace.evaluate.likelihood import Likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measures.sparsity import asked_share
 from textspace.evaluate.posterior import ACTIVE_ABOVE, Mean
 from textspace.evaluate.sources import with_sources
 from textspace.evaluate.subjects import earlier_validations, epochs_of, folder_of
@@ -142,11 +143,12 @@ def posterior(subject: Subject) -> Findings:
         epochs=epochs_of(history),
         progress=subject.show_progress,
     )
-    return posterior_findings(found)
+    sparse = space.model.has_gates or asked_share(space.recipe) is not None
+    return posterior_findings(found, sparse)
 
 
-def posterior_findings(found: Examination) -> Findings:
-    """What an examination found."""
+def posterior_findings(found: Examination, sparse: bool) -> Findings:
+    """What an examination found; Hoyer of a space that is to be sparse alone."""
     told = found.diagnosis
     rows = [("state", told.state), ("in words", told.sentence)]
     rows += [("to try" if number == 0 else "or", advice) for number, advice in enumerate(told.advice)]
@@ -157,6 +159,7 @@ def posterior_findings(found: Examination) -> Findings:
     estimates = {
         key: replace(each, settings=each.settings | {"error": None if each.stderr is None else ERROR})
         for key, each in statistics.estimates().items()
+        if sparse or not key.startswith("hoyer")
     }
     by_Z = statistics.mean_variance_Z if statistics.kl_Z is None else statistics.kl_Z
     order = np.argsort(-by_Z, kind="stable")

@@ -12,14 +12,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.linear_model import RidgeCV
+from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
 from textspace.evaluate.measures.classifiers import Settings
-from textspace.evaluate.measures.tasks import Coder, Pairs, Screen, folder_of, read_pairs
+from textspace.evaluate.measures.sentence_encoders import SentenceEncoder, TaskCodes, encoders_of, put
+from textspace.evaluate.measures.tasks import Pairs, Screen, folder_of, read_pairs
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Estimate
@@ -29,6 +30,7 @@ __all__ = [
     "Correlation",
     "correlation",
     "cosines",
+    "expected_scores",
     "pair_features",
     "regressed",
     "sentence_pairs",
@@ -49,6 +51,9 @@ CONSTANT = 1e-6
 """Numbers that differ by less are the rounding of one number: nothing correlates with them."""
 
 PENALTIES = tuple(10.0**k for k in range(-2, 6))
+"""Of ridge regression."""
+SOFTMAX_PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+"""Inverse, as scikit-learn has them."""
 
 
 # On arrays
@@ -78,6 +83,37 @@ def regressed(train_NF: Floats, scores_N: Floats, test_NF: Floats) -> Floats:
     """Scores that ridge regression on scaled features predicts; the penalty is chosen by leaving one out."""
     model = make_pipeline(StandardScaler(), RidgeCV(alphas=PENALTIES)).fit(train_NF, scores_N)
     return np.asarray(model.predict(test_NF))
+
+
+def expected_scores(
+    train_NF: Floats, scores_N: Floats, test_NF: Floats, valid: tuple[Floats, Floats] | None, *, seed: int
+) -> Floats:
+    """Scores that a softmax over the whole scores expects, sum_k k p(k | u, v) [Tai et al. 2015].
+
+    A score of 3.4 is taught as 3 with weight 0.6 and 4 with weight 0.4. The penalty is that of the highest correlation
+    with the scores of validation pairs, or else of every fifth training pair, left out for that.
+    """
+    if valid is None:
+        held_N = np.random.default_rng(seed).permutation(len(scores_N)) % 5 == 0
+        valid, chosen_from = (train_NF[held_N], scores_N[held_N]), (train_NF[~held_N], scores_N[~held_N])
+    else:
+        chosen_from = train_NF, scores_N
+    found = [
+        correlation(_softmax_scores(*chosen_from, valid[0], C), valid[1], "Pearson", seed).value
+        for C in SOFTMAX_PENALTIES
+    ]
+    return _softmax_scores(train_NF, scores_N, test_NF, SOFTMAX_PENALTIES[int(np.argmax(found))])
+
+
+def _softmax_scores(train_NF: Floats, scores_N: Floats, test_NF: Floats, C: float) -> Floats:
+    below_N = np.floor(scores_N)
+    above_N = scores_N - below_N
+    classes_M, weights_M = np.concatenate([below_N, below_N + 1]), np.concatenate([1 - above_N, above_N])
+    taught_M = weights_M > 0
+    scaler = StandardScaler().fit(train_NF)
+    features_MF = np.concatenate([scaler.transform(train_NF)] * 2)[taught_M]
+    model = LogisticRegression(C=C, max_iter=1000).fit(features_MF, classes_M[taught_M], weights_M[taught_M])
+    return np.asarray(model.predict_proba(scaler.transform(test_NF)) @ model.classes_)
 
 
 def correlation(a_N: Floats, b_N: Floats, kind: Kind, seed: int = 0) -> Correlation:
@@ -117,17 +153,17 @@ def together(parts: Sequence[Correlation], weigh: bool) -> Correlation:
 def sentence_pairs(subject: Subject) -> Findings:
     """Whether codes are near where people find sentences alike [VAT paper, table 4; Conneau and Kiela 2018].
 
-    STS12 to STS16 by the cosine of mean codes, without any training; STS-B and SICK-R by cosine and by ridge regression
-    on (|u - v|, u * v) (SentEval's regressor is a softmax whose expectation is the score). Pairs with a sentence the
-    space was trained on are left out of what is tested and counted.
+    STS12 to STS16 by the cosine of mean codes, without any training; STS-B and SICK-R by cosine and by two regressors
+    on (|u - v|, u * v): ridge, and a softmax whose expectation is the score, as SentEval has it. Pairs with a sentence
+    the space was trained on are left out of what is tested and counted.
     """
     folder, screen, found = folder_of(subject), Screen.of(subject), _Found(subject)
     for task in track([*STS, *TRAINED], "sentence pairs", subject.show_progress, len(STS) + len(TRAINED)):
         if task in STS:
             _by_subset(task, read_pairs(folder, f"sts/{task}", "sts"), screen, found)
         else:
-            train, test = (read_pairs(folder, f"{task}/{part}", task) for part in ("train", "test"))
-            _with_training(TRAINED[task], train, test, screen, found)
+            parts = {part: read_pairs(folder, f"{task}/{part}", task) for part in ("train", "valid", "test")}
+            _with_training(TRAINED[task], parts, screen, found)
     if not found.rows:
         raise TextspaceError(f"{str(folder)!r} has no files of sentence pairs, like sts/STS12.tsv and stsb/test.tsv")
     return found.findings()
@@ -136,10 +172,10 @@ def sentence_pairs(subject: Subject) -> Findings:
 class _Found:
     """Estimates and rows of the table as they are found."""
 
-    columns = ("task", "pairs", "Spearman x 100", "± Spearman", "Pearson x 100", "± Pearson")
+    columns = ("task", "codes of", "pairs", "Spearman x 100", "± Spearman", "Pearson x 100", "± Pearson")
 
     def __init__(self, subject: Subject) -> None:
-        self.space = subject.space
+        self.encoders = encoders_of(subject)
         self.seed = seed_of(subject.seed, "sentence pairs")
         self.subject_seed = subject.seed
         self.estimates: dict[str, Estimate] = {}
@@ -148,22 +184,21 @@ class _Found:
     def both(self, a_N: Floats, b_N: Floats) -> dict[Kind, Correlation]:
         return {kind: correlation(a_N, b_N, kind, self.seed) for kind in KINDS}
 
-    def add(self, key: str, name: str, values: Mapping[Kind, Correlation], settings: Settings) -> None:
-        self.row(name, values)
+    def add(
+        self, key: str, name: str, encoder: SentenceEncoder, values: Mapping[Kind, Correlation], settings: Settings
+    ) -> None:
+        self.row(name, encoder, values)
+        settings = {**settings, "codes": encoder.codes, "seed": self.subject_seed}
+        settings["error"] = f"deviation over {RESAMPLES} resamples of the pairs"
         for kind, value in values.items():
-            self.estimates[f"{key}_{kind.lower()}"] = Estimate(
-                f"{kind} correlation x 100 with people's scores, {name}",
-                value.value,
-                value.stderr,
-                value.n,
-                "none",
-                "higher",
-                {**settings, "seed": self.subject_seed, "error": f"deviation over {RESAMPLES} resamples of the pairs"},
-            )
+            whole = f"{kind} correlation x 100 with people's scores, {name}, {encoder.codes}"
+            estimate = Estimate(whole, value.value, value.stderr, value.n, "none", "higher", settings)
+            put(self.estimates, f"{key}_{kind.lower()}", encoder, estimate)
 
-    def row(self, name: str, values: Mapping[Kind, Correlation]) -> None:
+    def row(self, name: str, encoder: SentenceEncoder, values: Mapping[Kind, Correlation]) -> None:
         spearman, pearson = values["Spearman"], values["Pearson"]
-        self.rows.append((name, spearman.n, spearman.value, spearman.stderr, pearson.value, pearson.stderr))
+        numbers = spearman.value, spearman.stderr, pearson.value, pearson.stderr
+        self.rows.append((name, encoder.title, spearman.n, *numbers))
 
     def findings(self) -> Findings:
         table = Table("Likeness of sentences: codes against people", self.columns, tuple(self.rows))
@@ -174,48 +209,70 @@ def _by_subset(name: str, pairs: Pairs | None, screen: Screen, found: _Found) ->
     """One year of STS: each subset, their mean, their mean weighted by pairs, and all pairs as one."""
     if pairs is None:
         return
-    kept, settings = screen.without_training(pairs)
-    coder = Coder.of(found.space, [*kept.first, *kept.second])
-    cosine_N = cosines(coder.codes(kept.first), coder.codes(kept.second))
-    parts: dict[Kind, list[Correlation]] = {kind: [] for kind in KINDS}
-    for group in dict.fromkeys(kept.groups):
-        in_group_N = np.array([own == group for own in kept.groups])
-        values = found.both(cosine_N[in_group_N], kept.scores_N[in_group_N])
-        found.row(f"{name} {group}, cosine", values)
-        for kind in KINDS:
-            parts[kind].append(values[kind])
-    settings = {**settings, **coder.settings, "codes": "posterior means", "subsets": len(parts["Pearson"])}
-    key = name.lower()
-    mean = {kind: together(parts[kind], weigh=False) for kind in KINDS}
-    weighted = {kind: together(parts[kind], weigh=True) for kind in KINDS}
-    found.add(f"{key}_mean", f"{name} by cosine, mean of subsets", mean, settings)
-    found.add(f"{key}_weighted", f"{name} by cosine, pair-weighted mean of subsets", weighted, settings)
-    pooled = found.both(cosine_N, kept.scores_N)
-    found.add(f"{key}_pooled", f"{name} by cosine, all pairs pooled", pooled, settings)
+    kept, dropped = screen.without_training(pairs)
+    for encoder in found.encoders:
+        coded = TaskCodes.of(encoder, [*kept.first, *kept.second])
+        cosine_N = cosines(coded.codes(kept.first), coded.codes(kept.second))
+        parts: dict[Kind, list[Correlation]] = {kind: [] for kind in KINDS}
+        for group in dict.fromkeys(kept.groups):
+            in_group_N = np.array([own == group for own in kept.groups])
+            values = found.both(cosine_N[in_group_N], kept.scores_N[in_group_N])
+            found.row(f"{name} {group}, cosine", encoder, values)
+            for kind in KINDS:
+                parts[kind].append(values[kind])
+        settings: Settings = {**dropped, **coded.writing.settings, "subsets": len(parts["Pearson"])}
+        mean = {kind: together(parts[kind], weigh=False) for kind in KINDS}
+        weighted = {kind: together(parts[kind], weigh=True) for kind in KINDS}
+        pooled = found.both(cosine_N, kept.scores_N)
+        for key, how, values in (
+            ("mean", "mean of subsets", mean),
+            ("weighted", "pair-weighted mean of subsets", weighted),
+            ("pooled", "all pairs pooled", pooled),
+        ):
+            found.add(f"{name.lower()}_{key}", f"{name} by cosine, {how}", encoder, values, settings)
 
 
-def _with_training(name: str, train: Pairs | None, test: Pairs | None, screen: Screen, found: _Found) -> None:
-    """STS-B or SICK-R: cosine on the test pairs, and a regressor fitted on the training pairs."""
+def _with_training(name: str, parts: Mapping[str, Pairs | None], screen: Screen, found: _Found) -> None:
+    """STS-B or SICK-R: cosine on the test pairs, and regressors fitted on the training pairs."""
+    train, valid, test = parts["train"], parts["valid"], parts["test"]
     if test is None:
         return
-    kept, settings = screen.without_training(test)
-    sets = [kept] if train is None else [kept, train]
-    coder = Coder.of(found.space, [text for pairs in sets for text in (*pairs.first, *pairs.second)])
-    settings = {**settings, **coder.settings, "codes": "posterior means"}
+    kept, dropped = screen.without_training(test)
+    read = [pairs for pairs in (train, valid, kept) if pairs is not None]
     key = name.lower().replace("-", "")
-    u_NZ, v_NZ = coder.codes(kept.first), coder.codes(kept.second)
-    found.add(f"{key}_cosine", f"{name} test by cosine", found.both(cosines(u_NZ, v_NZ), kept.scores_N), settings)
-    if train is None:
-        return
-    train_NF = pair_features(coder.codes(train.first), coder.codes(train.second))
-    predicted_N = regressed(train_NF, train.scores_N, pair_features(u_NZ, v_NZ))
-    settings |= {"regressor": "ridge on scaled (|u - v|, u * v), penalty by leave-one-out", "trained_on": len(train)}
-    title = f"{name} test by ridge regression on (|u - v|, u * v)"
-    found.add(f"{key}_regressor", title, found.both(predicted_N, kept.scores_N), settings)
+    for encoder in found.encoders:
+        coded = TaskCodes.of(encoder, [text for pairs in read for text in (*pairs.first, *pairs.second)])
+        settings: Settings = {**dropped, **coded.writing.settings}
+
+        def both(pairs: Pairs, coded: TaskCodes = coded) -> tuple[Floats, Floats]:
+            return coded.codes(pairs.first), coded.codes(pairs.second)
+
+        values = found.both(cosines(*both(kept)), kept.scores_N)
+        found.add(f"{key}_cosine", f"{name} test by cosine", encoder, values, settings)
+        if train is None:
+            continue
+        train_NF, test_NF = pair_features(*both(train)), pair_features(*both(kept))
+        settings |= {"trained_on": len(train)}
+        ridge: Settings = {"regressor": "ridge on scaled (|u - v|, u * v), penalty by leave-one-out"}
+        values = found.both(regressed(train_NF, train.scores_N, test_NF), kept.scores_N)
+        title = f"{name} test by ridge regression on (|u - v|, u * v)"
+        found.add(f"{key}_regressor", title, encoder, values, settings | ridge)
+        chosen_on = None if valid is None else (pair_features(*both(valid)), valid.scores_N)
+        predicted_N = expected_scores(train_NF, train.scores_N, test_NF, chosen_on, seed=found.seed)
+        on = "a fifth of the training pairs" if valid is None else "validation pairs"
+        softmax: Settings = {
+            "regressor": f"softmax over whole scores on scaled (|u - v|, u * v), penalty chosen on {on}"
+        }
+        title = f"{name} test by the expectation of a softmax on (|u - v|, u * v), as SentEval"
+        values = found.both(predicted_N, kept.scores_N)
+        found.add(f"{key}_softmax", title, encoder, values, settings | softmax)
 
 
 MEASURES = {
     "sentence_pairs": Measure(
-        sentence_pairs, "Whether codes are near where people find sentences alike.", ("codes", "files")
+        sentence_pairs,
+        "Whether codes are near where people find sentences alike.",
+        ("codes", "files"),
+        has_baselines=True,
     )
 }

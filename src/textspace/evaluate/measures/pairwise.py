@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.evaluate.statistics import ROUNDING
+
 __all__ = [
-    "ROUNDING",
     "Correlation",
     "code_distances",
     "error_of_pairs",
@@ -19,9 +20,6 @@ __all__ = [
     "partners",
     "random_pairs",
 ]
-
-ROUNDING = 1e-6
-"""Codes that differ by less than this share of the longest one are equal but for rounding in float32."""
 
 PAIRS_AT_ONCE = 2**13
 """Pairs of codes whose differences are held in memory together."""

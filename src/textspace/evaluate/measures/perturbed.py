@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.bounds import per_unit
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import PERTURBATION, Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measure import PERTURBATION, CodeKind, Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.reconstruction import (
     OVER_SENTENCES,
     Originals,
@@ -51,12 +51,9 @@ _KINDS = {
 }
 
 
-def _codes(sentences: Sentences) -> dict[str, Floats]:
-    """Codes by kind; a posterior without spread has its points alone."""
-    kinds = {"mean": sentences.means_NZ}
-    if sentences.has_spread:
-        kinds |= {"sample": sentences.samples_NZ, "perturbed": sentences.perturbed_NZ}
-    return kinds
+def _kinds(sentences: Sentences) -> tuple[CodeKind, ...]:
+    """Kinds of codes; a posterior without spread has its points alone."""
+    return ("mean", "sample", "perturbed") if sentences.has_spread else ("mean",)
 
 
 class _Compared(NamedTuple):
@@ -126,9 +123,11 @@ def reconstruction_by_code(subject: Subject) -> Findings:
     """BLEU-1 of greedy reconstructions from means, samples and perturbed codes, how these differ, and all by length."""
     test, originals = subject.test, originals_of(subject)
     method = greedy_method(originals.split)
-    made = {
-        kind: subject.space.decode(codes_NZ[originals.rows_N], method=method, show_progress=subject.show_progress)
-        for kind, codes_NZ in _codes(test).items()
+    made: dict[str, list[str]] = {
+        kind: subject.space.decode(
+            test.codes(kind, originals.rows_N), method=method, show_progress=subject.show_progress
+        )
+        for kind in _kinds(test)
     }
     settings: Settings = {
         "decoding": "greedy",

@@ -163,8 +163,7 @@ def sampled_classifier(subject: Subject) -> Findings:
     def features(of: Sentences) -> NDArray[np.float32]:
         # A pass for each sample: right for every posterior, also those that mean and deviation do not describe.
         seeds = [seed_of(subject.seed, "sampled classifier", of.name, k) for k in range(samples)]
-        drawn = [subject.space.encode(of.texts, what="sample", seed=seed) for seed in seeds]
-        return np.stack(drawn, axis=1)
+        return np.stack([of.sampled(seed) for seed in seeds], axis=1)
 
     name = f"accuracy (%) of a 2-layer classifier averaged over {samples} posterior samples, all training labels"
     settings: Settings = {"codes": "posterior samples, scaled", "samples": samples, "hidden": CLASSIFIER_HIDDEN}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import PERTURBATION, Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measure import PERTURBATION, CodeKind, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.sources import rows_by_source
 from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import BLOCKS, Ratio, Scores, plus_minus, score_reconstructions, written
@@ -91,9 +91,9 @@ class _Way(NamedTuple):
 
     def made(self, subject: Subject, originals: Originals) -> list[str]:
         """The sentences that came back."""
-        codes_NZ = (subject.test.means_NZ if self.code == "mean" else subject.test.samples_NZ)[originals.rows_N]
+        codes = subject.test.codes(self.code, originals.rows_N)
         method = self.method(originals.split)
-        return subject.space.decode(codes_NZ, method=method, show_progress=subject.show_progress)
+        return subject.space.decode(codes, method=method, show_progress=subject.show_progress)
 
     def estimates(self, subject: Subject, scores: Scores) -> dict[str, Estimate]:
         count = len(scores.exact_N)
@@ -176,13 +176,15 @@ def reconstruction_examples(subject: Subject) -> Findings:
         for band, places_M in bands_of(test.words[row] for row in rows_N).items():
             chosen[f"{source}, {band} words" if source else f"{band} words"] = int(rows_N[places_M[0]])
     at_N = list(chosen.values())
-    kinds = {"(AE)": test.means_NZ}
+    kinds: dict[str, CodeKind] = {"(AE)": "mean"}
     if test.has_spread:
-        kinds = {"(M)": test.means_NZ, "(R)": test.samples_NZ, "(P)": test.perturbed_NZ}
+        kinds = {"(M)": "mean", "(R)": "sample", "(P)": "perturbed"}
     split = EncodedSplit.of([test.texts[row] for row in at_N], subject.space.tokenizer, None)
     made = {
-        kind: subject.space.decode(codes_NZ[at_N], method=greedy_method(split), show_progress=subject.show_progress)
-        for kind, codes_NZ in kinds.items()
+        row: subject.space.decode(
+            test.codes(kind, at_N), method=greedy_method(split), show_progress=subject.show_progress
+        )
+        for row, kind in kinds.items()
     }
     rows: list[tuple[str, str, str]] = []
     for place, (label, row) in enumerate(chosen.items()):

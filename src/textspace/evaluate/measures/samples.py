@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ class Numbers:
         self.estimates[key] = Estimate(name, value, error, n, bound, better, self._settings | (more or {}))
         return plus_minus(value, error)
 
-    def mean(self, key: str, name: str, values: Sequence[float]) -> str:
+    def mean(self, key: str, name: str, values: Sequence[float] | NDArray[Any]) -> str:
         values_N = np.array(values, np.float64)
         return self.add(key, name, float(values_N.mean()), standard_error(values_N), len(values_N))
 

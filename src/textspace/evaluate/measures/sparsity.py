@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,24 +9,14 @@ from numpy.typing import NDArray
 
 from textspace.config import BetaGatedPrior, ElboObjective, Recipe, SpikeAndSlabPrior
 from textspace.errors import TextspaceError
+from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
-from textspace.evaluate.measures.pairwise import ROUNDING
 from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import BLOCKS, jackknife_error, plus_minus
 from textspace.noise import seed_of
 from textspace.types import Estimate
 
-__all__ = [
-    "MEASURES",
-    "Asked",
-    "Hoyer",
-    "asked_share",
-    "average_hoyer",
-    "deviations",
-    "hoyer",
-    "sparse_codes",
-    "sparsity",
-]
+__all__ = ["MEASURES", "Asked", "asked_share", "sparse_codes", "sparsity"]
 
 DRAWN_VALUES = 2_000
 """The most values of a histogram that are kept for its picture."""
@@ -37,56 +26,7 @@ Settings = dict[str, str | int | float | bool | None]
 Row = tuple[str | float | None, ...]
 
 
-# The mathematics, on arrays
-
-
-def hoyer(codes_NZ: Floats) -> Floats:
-    """(sqrt(d) - l1 / l2) / (sqrt(d) - 1) of each vector [Hoyer 2004]; not a number for a vector of zeros.
-
-    1 for a vector with one dimension that is not 0, 0 for one whose dimensions are all equally large.
-
-    >>> hoyer(np.array([[0.0, 3.0, 0.0, 0.0], [2.0, -2.0, 2.0, 2.0]])).tolist()
-    [1.0, 0.0]
-    """
-    root = math.sqrt(codes_NZ.shape[1])
-    l1_N, l2_N = np.abs(codes_NZ).sum(1), np.sqrt((codes_NZ**2).sum(1))
-    ratio_N = np.divide(l1_N, l2_N, where=l2_N > 0, out=np.full(len(codes_NZ), np.nan))
-    return (root - ratio_N) / (root - 1)
-
-
-def deviations(codes_NZ: Floats) -> Floats:
-    """Deviation of each dimension over the sentences; exactly 0 where it is no more than rounding."""
-    deviation_Z = codes_NZ.std(0)
-    return np.where(deviation_Z > ROUNDING * np.abs(codes_NZ).max(0), deviation_Z, 0)
-
-
-class Hoyer(NamedTuple):
-    """Hoyer of the codes of some sentences, and what had none."""
-
-    values_N: Floats
-    """Of each sentence; not a number where its code is zero."""
-    dead: int
-    """Dimensions that never change."""
-
-    @property
-    def there_M(self) -> Floats:
-        return self.values_N[~np.isnan(self.values_N)]
-
-    @property
-    def zeros(self) -> int:
-        """Sentences whose code is zero in every dimension."""
-        return len(self.values_N) - len(self.there_M)
-
-
-def average_hoyer(codes_NZ: Floats) -> Hoyer:
-    """Hoyer of codes whose dimensions are divided by their deviations over the sentences, and not centred.
-
-    So no dimension counts for more because it is measured on a larger scale. One that never changes has no deviation
-    to be divided by, and counts as 0.
-    """
-    deviation_Z = deviations(codes_NZ)
-    scaled_NZ = np.divide(codes_NZ, deviation_Z, where=deviation_Z > 0, out=np.zeros_like(codes_NZ))
-    return Hoyer(hoyer(scaled_NZ), int((deviation_Z == 0).sum()))
+# What is asked
 
 
 class Asked(NamedTuple):
@@ -177,7 +117,7 @@ def _hoyers(subject: Subject) -> Findings:
         left_out = f", {found.zeros:,} codes of zeros left out" if found.zeros else ""
         value, error = float(found.there_M.mean()), standard_error(found.there_M)
         estimates[f"hoyer_{kind}"] = Estimate(
-            f"average Hoyer (0 dense, 1 one dimension each) of {what}{left_out}",
+            f"{AVERAGE_HOYER} of {what}{left_out}",
             value,
             error,
             len(found.there_M),

@@ -1,4 +1,4 @@
-"""Files of published tasks: how they are read, which of their sentences a space has seen, and their codes."""
+"""Files of published tasks: how they are read, which of their sentences a space has seen, and how they are spelled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textspace.space import Space
 
 __all__ = [
-    "Coder",
+    "AS_IN_THE_FILE",
     "Pairs",
     "Screen",
     "Singles",
@@ -212,15 +212,16 @@ class Screen:
         }
 
 
-# Codes
+# Spelling
 
 
 def _apart(text: str) -> str:
     return " ".join(re.findall(r"\w+|[^\w\s]", text))
 
 
+AS_IN_THE_FILE = "as in the file"
 _SPELLINGS: dict[str, Callable[[str], str]] = {
-    "as in the file": lambda text: text,
+    AS_IN_THE_FILE: lambda text: text,
     "lower case": str.lower,
     "punctuation apart": _apart,
     "lower case, punctuation apart": lambda text: _apart(text).lower(),
@@ -231,17 +232,18 @@ _SPELLED_BY = 2_000
 
 @dataclass(frozen=True)
 class Spelling:
-    """How sentences are spelled for a space, and the share of their tokens that it then does not know."""
+    """How sentences are spelled for a reader, and the share of their tokens that it then does not know."""
 
     name: str
-    unknown: float
+    unknown: float | None
+    """None where that was not counted."""
 
     def __call__(self, text: str) -> str:
         return _SPELLINGS[self.name](text)
 
     @property
     def settings(self) -> Settings:
-        return {"spelling": self.name, "unknown_tokens_percent": 100 * self.unknown}
+        return {"spelling": self.name, "unknown_tokens_percent": None if self.unknown is None else 100 * self.unknown}
 
 
 def best_spelling(space: Space, texts: Sequence[str]) -> Spelling:
@@ -254,32 +256,6 @@ def best_spelling(space: Space, texts: Sequence[str]) -> Spelling:
     shares = {name: _unknown_share(space, map(spell, some)) for name, spell in _SPELLINGS.items()}
     chosen = min(shares, key=lambda name: shares[name])  # of equals the first
     return Spelling(chosen, shares[chosen])
-
-
-@dataclass(frozen=True)
-class Coder:
-    """Codes of the sentences of a task, in the spelling of which the space knows most words."""
-
-    space: Space
-    spelling: Spelling
-    row_of: dict[str, int]
-    codes_NZ: Floats
-
-    @classmethod
-    def of(cls, space: Space, texts: Iterable[str]) -> Coder:
-        """Encode the sentences that will be asked for."""
-        unique = list(dict.fromkeys(texts))
-        spelling = best_spelling(space, unique)
-        codes_NZ = space.encode([spelling(text) for text in unique]).astype(np.float64)
-        return cls(space, spelling, {text: row for row, text in enumerate(unique)}, codes_NZ)
-
-    def codes(self, texts: Sequence[str]) -> Floats:
-        """Mean codes of sentences."""
-        return self.codes_NZ[[self.row_of[text] for text in texts]]
-
-    @property
-    def settings(self) -> Settings:
-        return self.spelling.settings
 
 
 def _unknown_share(space: Space, texts: Iterable[str]) -> float:

@@ -1,72 +1,32 @@
-"""Published classification tasks on frozen codes: sentiment, question types, paraphrase and entailment.
-
-The files are looked for in one folder: cls/MR.all.tsv, cls/SST2.train.tsv, mrpc/train.tsv and so on (also with .gz).
-"""
+"""Published classification tasks on frozen codes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
 
-from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
-from textspace.evaluate.measures.classifiers import (
-    accuracy,
-    fit_linear,
-    majority_correct,
-    random_state,
-)
+from textspace.evaluate.measures.classification_tasks import FOLDS, Form, Prepared, outer_folds, prepared_tasks
+from textspace.evaluate.measures.classifiers import Settings, accuracy, fit_linear, majority_correct
 from textspace.evaluate.measures.pairs import pair_features
-from textspace.evaluate.measures.tasks import Coder, Pairs, Screen, Singles, folder_of, read_pairs, read_singles
+from textspace.evaluate.measures.sentence_encoders import (
+    Input,
+    SentenceEncoder,
+    TaskCodes,
+    encoders_of,
+    put,
+)
 from textspace.noise import seed_of
-from textspace.progress import track
 from textspace.types import Estimate
 
-__all__ = ["MEASURES", "TASKS", "Outcome", "Task", "cross_validated", "held_out", "transfer"]
+__all__ = ["MEASURES", "Outcome", "cross_validated", "held_out", "majority_of", "transfer"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Rows = Singles | Pairs
-
-FOLDS = 10
-
-
-@dataclass(frozen=True)
-class Task:
-    """One task: its files, and what it is called.
-
-    Args:
-        title: in a table.
-        files: of its parts, of "all" or of "train", "valid" and "test"; without "valid" the penalty is chosen by
-            10-fold cross-validation on "train".
-        kind: of pair files; None for single sentences.
-    """
-
-    title: str
-    files: dict[str, str]
-    kind: str | None = None
-
-
-def _three(stem: str, train: str = "train", joint: str = ".") -> dict[str, str]:
-    return {"train": f"{stem}{joint}{train}", "valid": f"{stem}{joint}valid", "test": f"{stem}{joint}test"}
-
-
-TASKS = {
-    "mr": Task("MR", {"all": "cls/MR.all"}),
-    "cr": Task("CR", {"all": "cls/CR.all"}),
-    "sst2": Task("SST2, trained on sentences", _three("cls/SST2")),
-    "sst2_phrases": Task("SST2, trained on phrases", _three("cls/SST2", "train_phrases")),
-    "sst5": Task("SST5", _three("cls/SST5")),
-    "trec": Task("TREC", {"train": "cls/TREC.train", "test": "cls/TREC.test"}),
-    "mrpc": Task("MRPC", _three("mrpc", joint="/"), "mrpc"),
-    "sick_e": Task("SICK-E", _three("sick", joint="/"), "sick"),
-}
 
 
 # On arrays
@@ -85,11 +45,7 @@ def cross_validated(features_NF: Floats, classes_N: Ints, *, seed: int, folds: i
     """Every sentence is tested once, by a classifier of the other folds, which chose its penalty within them."""
     correct_N, majority_N = (np.zeros(len(classes_N), bool) for _ in range(2))
     devs = []
-    folds = min(folds, int(np.unique(classes_N, return_counts=True)[1].min()))
-    if folds < 2:
-        raise TextspaceError("a class has a single sentence, so that it cannot be cross-validated: drop it")
-    cut = StratifiedKFold(folds, shuffle=True, random_state=random_state(seed, "outer folds"))
-    for fold, (train, test) in enumerate(cut.split(features_NF, classes_N)):
+    for fold, (train, test) in enumerate(outer_folds(classes_N, seed, folds)):
         fit = fit_linear(features_NF[train], classes_N[train], seed=seed_of(seed, fold))
         correct_N[test] = fit.predict(features_NF[test]) == classes_N[test]
         majority_N[test] = majority_correct(classes_N[train], classes_N[test])
@@ -112,119 +68,90 @@ def held_out(
 def transfer(subject: Subject) -> Findings:
     """Accuracy of logistic regression on frozen mean codes [VAT paper, table 5; Conneau and Kiela 2018].
 
-    MR and CR by 10-fold cross-validation, the others on their test sets; pairs as (|u - v|, u * v). A second classifier
-    sees the logarithm of the length beside the code: what it gains is no merit of the code. Sentences that the space
-    was trained on are left out of what is tested and counted.
+    MR and CR by 10-fold cross-validation, the others on their test sets; pairs as (|u - v|, u * v), and as the code of
+    both sentences joined in one text. A second classifier sees the logarithm of the length beside the code: what it
+    gains is no merit of the code. Sentences that the space was trained on are left out of what is tested and counted.
     """
-    folder, screen = folder_of(subject), Screen.of(subject)
     estimates: dict[str, Estimate] = {}
     rows: list[tuple[str | float | None, ...]] = []
-    for key, task in track(TASKS.items(), "transfer", subject.show_progress, len(TASKS)):
-        parts = _read(folder, task)
-        if parts is None:
-            continue
-        found, dropped = _one(subject, key, task, parts, screen)
-        estimates |= found
-        own, with_length, majority = found[key], found[f"{key}_with_length"], found[f"{key}_majority"]
-        dev = own.settings["dev"]
-        assert dev is None or isinstance(dev, float)
-        rows.append(
-            (
-                task.title,
-                own.n,
-                dropped,
-                majority.value,
-                dev,
-                own.value,
-                own.stderr,
-                with_length.value,
-                with_length.stderr,
-            )
-        )
-    if not rows:
-        raise TextspaceError(f"{str(folder)!r} has no files of transfer tasks, like cls/MR.all.tsv and mrpc/test.tsv")
-    columns = (
-        "task",
-        "tested",
-        "dropped",
-        "majority",
-        "dev",
-        "test",
-        "± test",
-        "test, with log length",
-        "± with log length",
-    )
-    table = Table("Accuracy (%) of logistic regression on frozen mean codes", columns, tuple(rows))
+    for prepared in prepared_tasks(subject, "transfer"):
+        coded = [(encoder, TaskCodes.of(encoder, prepared.all_inputs())) for encoder in encoders_of(subject)]
+        for form in prepared.forms:
+            key, title = prepared.key + form.key, prepared.task.title + form.title
+            below = []
+            for encoder, codes in coded:
+                own, longer, majority = _with_form(subject, prepared, form, encoder, codes)
+                put(estimates, key, encoder, own)
+                put(estimates, f"{key}_with_length", encoder, longer)
+                numbers = own.settings["dev"], own.value, own.stderr, longer.value, longer.stderr
+                below.append((title, encoder.title, own.n, *numbers))
+            estimates[f"{prepared.key}_majority"] = majority
+            rows += [(title, "none: majority class", majority.n, None, majority.value, majority.stderr, None, None)]
+            rows += below
+    columns = ("task", "codes of", "tested", "dev", "test", "± test", "with log length", "± with log length")
+    table = Table("Accuracy (%) of logistic regression on frozen codes", columns, tuple(rows), grouped=True)
     return Findings(estimates, {"transfer": table})
 
 
-def _read(folder: Path, task: Task) -> dict[str, Rows] | None:
-    """The parts of a task, or None where there is nothing to train it on."""
-    parts = {
-        part: read_singles(folder, name) if task.kind is None else read_pairs(folder, name, task.kind)
-        for part, name in task.files.items()
-    }
-    found = {part: rows for part, rows in parts.items() if rows is not None}
-    if "train" in found and "test" not in found:
-        raise TextspaceError(
-            f"{task.title} lacks its test set: {str(folder / task.files['test'])!r} with .tsv or .tsv.gz"
-        )
-    return found if found.keys() & {"train", "all"} else None
+def _with_form(
+    subject: Subject, prepared: Prepared, form: Form, encoder: SentenceEncoder, coded: TaskCodes
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Accuracies on the codes alone, with the length beside, and of the majority class."""
+    classes, seed = prepared.classes, seed_of(subject.seed, "transfer", prepared.key)
 
-
-def _one(
-    subject: Subject, key: str, task: Task, parts: dict[str, Rows], screen: Screen
-) -> tuple[dict[str, Estimate], int | None]:
-    """The estimates of one task, and how many tested sentences were dropped."""
-    unseen = {part: screen.unseen(*_texts(rows)) for part, rows in parts.items() if part != "train"}
-    kept = {part: rows.only(unseen[part]) if part in unseen else rows for part, rows in parts.items()}
-    tested = "test" if "test" in parts else "all"
-    settings = screen.settings(unseen[tested], parts[tested].empty)
-    coder = Coder.of(subject.space, [text for rows in kept.values() for texts in _texts(rows) for text in texts])
-    learnt = kept["train"] if "train" in kept else kept["all"]
-    known = {label: number for number, label in enumerate(sorted(set(learnt.labels)))}
-    classes = {part: np.array([known.get(label, -1) for label in rows.labels]) for part, rows in kept.items()}
-    seed = seed_of(subject.seed, "transfer", key)
-
-    def outcome(features: Callable[[Rows], Floats]) -> Outcome:
-        data = {part: (features(rows), classes[part]) for part, rows in kept.items()}
+    def outcome(features: Callable[[list[list[Input]]], Floats]) -> Outcome:
+        data = {part: (features(prepared.inputs(part, form)), classes[part]) for part in prepared.parts}
         if "all" in data:
             return cross_validated(*data["all"], seed=seed)
         return held_out(data["train"], data.get("valid"), data["test"], seed=seed)
 
-    def codes(rows: Rows) -> Floats:
-        found = [coder.codes(texts) for texts in _texts(rows)]
-        return found[0] if len(found) == 1 else pair_features(*found)
+    def codes(columns: list[list[Input]]) -> Floats:
+        return _joint([coded.codes(column) for column in columns])
 
-    def codes_and_length(rows: Rows) -> Floats:
-        lengths = [np.log1p([[len(text.split())] for text in texts]) for texts in _texts(rows)]
-        return np.concatenate([codes(rows), lengths[0] if len(lengths) == 1 else pair_features(*lengths)], axis=1)
+    def codes_and_length(columns: list[list[Input]]) -> Floats:
+        lengths = [np.log1p([[_words(each)] for each in column]) for column in columns]
+        return np.concatenate([codes(columns), _joint(lengths)], axis=1)
 
     plain, longer = outcome(codes), outcome(codes_and_length)
-    how = f"{FOLDS}-fold cross-validation" if "all" in kept else f"test set, trained on {len(kept['train']):,}"
-    settings |= {
-        **coder.settings,
+    in_folds = "all" in classes
+    how = f"{FOLDS}-fold cross-validation" if in_folds else f"test set, trained on {len(classes['train']):,}"
+    settings: Settings = {
+        **prepared.settings,
+        **coded.writing.settings,
         "seed": subject.seed,
-        "codes": "posterior means, scaled" if task.kind is None else "(|u - v|, u * v) of posterior means, scaled",
+        "codes": f"{encoder.codes}{form.title}, scaled",
         "classifier": "logistic regression",
-        "penalty_chosen_on": "validation set" if "valid" in kept else "cross-validation within the training data",
-        "classes": len(known),
+        "penalty_chosen_on": "validation set" if "valid" in classes else "cross-validation within the training data",
     }
+    if form.joins:
+        settings["separator"] = coded.writing.separator
+    title = prepared.task.title + form.title
 
     def estimate(name: str, found: Outcome) -> Estimate:
         dev = None if found.dev is None else 100 * found.dev
-        return accuracy(f"accuracy (%) on {task.title} of {name}, {how}", found.correct_N, {**settings, "dev": dev})
+        return accuracy(f"accuracy (%) on {title} of {name}, {how}", found.correct_N, {**settings, "dev": dev})
 
-    majority = f"accuracy (%) on {task.title} of always the class most frequent in training"
-    return {
-        key: estimate("logistic regression on mean codes", plain),
-        f"{key}_with_length": estimate("logistic regression on mean codes and log length", longer),
-        f"{key}_majority": accuracy(majority, plain.majority_N, {"classes": len(known)}, None),
-    }, settings["dropped_for_training"]  # type: ignore[return-value]
+    return (
+        estimate(f"logistic regression on {encoder.codes}", plain),
+        estimate(f"logistic regression on {encoder.codes} and log length", longer),
+        majority_of(prepared, plain.majority_N),
+    )
 
 
-def _texts(rows: Rows) -> list[list[str]]:
-    return [rows.texts] if isinstance(rows, Singles) else [rows.first, rows.second]
+def majority_of(prepared: Prepared, majority_N: Bools) -> Estimate:
+    """What guessing reaches on a task that looks at no sentence."""
+    name = f"accuracy (%) on {prepared.task.title} of always the class most frequent in training"
+    return accuracy(name, majority_N, {"classes": prepared.settings["classes"]}, None)
+
+
+def _joint(columns: list[Floats]) -> Floats:
+    """The features of single inputs, or of two that are compared."""
+    return columns[0] if len(columns) == 1 else pair_features(*columns)
+
+
+def _words(given: Input) -> int:
+    """Of a sentence, or of two together."""
+    return len((given if isinstance(given, str) else " ".join(given)).split())
 
 
 MEASURES = {
@@ -233,5 +160,6 @@ MEASURES = {
         "What logistic regression reads from codes in published classification tasks.",
         ("codes", "files"),
         ("full",),
+        has_baselines=True,
     )
 }
