@@ -36,6 +36,8 @@ CURVES = (
     "mi",
     "active_units",
     "feature_cosine",
+    "hoyer_samples",
+    "hoyer_means",
     "marginal_kl",
 )
 TEST = (*CURVES, "nll", "nll_ppl_word", "effective_samples", "mi_leave_one_out")
@@ -58,6 +60,7 @@ def work(written: str, given: argparse.Namespace) -> None:
     import torch
 
     from textspace.data.corpus import open_corpus
+    from textspace.data.options import ReadOptions
     from textspace.evaluate.likelihood import likelihood
     from textspace.evaluate.posterior import posterior_statistics
     from textspace.space import Space
@@ -68,10 +71,11 @@ def work(written: str, given: argparse.Namespace) -> None:
     mine = chosen(written, given)
     if given.tf32:
         torch.set_float32_matmul_precision("high")
-    trained = train(source, mine, folder, silent=True, curves=False)
+    options = ReadOptions(label=given.label)
+    trained = train(source, mine, folder, options=options, silent=True, curves=False)
     torch.set_float32_matmul_precision("highest")
     space = Space.load(folder)
-    corpus = open_corpus(source, normalise=mine.text.normalise)
+    corpus = open_corpus(source, options=options, normalise=mine.text.normalise)
     test = prepare(corpus, mine, tokenizer=space.tokenizer).encoded.splits["test"]
     began = time.monotonic()
     estimates = likelihood(space.model, test, samples=given.samples).estimates()
@@ -104,6 +108,7 @@ def work(written: str, given: argparse.Namespace) -> None:
 
 def measured(space: Space, source: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """What the measures asked for find; the whole report stays beside the run."""
+    from textspace.data.options import ReadOptions
     from textspace.evaluate.measure import Effort
     from textspace.evaluate.registry import measures_named
     from textspace.evaluate.subjects import subject_of
@@ -112,7 +117,8 @@ def measured(space: Space, source: str, folder: Path, given: argparse.Namespace)
     effort = Effort(
         importance_samples=given.samples, sentences=4_000, decoded=given.decoded, prior_samples=given.prior_samples
     )
-    subject = subject_of(space, source, effort=effort, folder=folder, task_files=given.tasks)
+    options = ReadOptions(label=given.label)
+    subject = subject_of(space, source, effort=effort, folder=folder, options=options, task_files=given.tasks)
     report = evaluate(subject, measures_named(given.measures), cache=folder / "measured")
     report.save(folder / "report")
     return {
@@ -148,6 +154,7 @@ def main() -> None:
     parser.add_argument("recipes", nargs="+")
     parser.add_argument("--corpus", default="ptb", help="a folder in CORPORA; its name also chooses the sizes")
     parser.add_argument("--source", help="instead of that folder: any other source")
+    parser.add_argument("--label", type=int, help="column of the classes, from 1, for measures that need them")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--samples", type=int, default=100, help="of the importance-weighted bound")

@@ -2,9 +2,9 @@
 
 Warm-up and annealing of the paper take 50,000 steps, which on a smaller corpus never end: here they are shares of the
 run. The learning rate rises over the first tenth and falls as one over the root of time. The KL's weight follows a
-logistic curve that is half-way in the middle of the run: before, the decoder learns to read codes, which takes it many
-hundred steps. The paper does not say whether encoder, decoder and output share their embeddings: here all three do, as
-in Vaswani et al. (2017).
+logistic curve that is half-way after 40 percent of the run: before, the decoder learns to read codes, which takes it
+many hundred steps. The paper does not say whether encoder, decoder and output share their embeddings: here all three
+do, as in Vaswani et al. (2017).
 
 The KL's weight ends at 0.1 and not at the paper's 1, at which codes of tokens collapse whatever the prior's deviation
 s: codes and s can be scaled together, and nothing else changes. The paper's noise is scaled by s once more, which
@@ -24,7 +24,7 @@ _VAT_2021 = (
 _VASWANI_2017 = "Vaswani et al. Attention Is All You Need. NeurIPS 2017"
 
 _LAYERS = {"kind": "transformer", "hidden": 128, "layers": 4, "heads": 8, "feed_forward": 512, "dropout": 0.1}
-_ANNEALED = {"kind": "logistic", "start": 0.00025, "end": 0.1, "midpoint": 0.5, "slope": 20.0, "unit": "run"}
+_ANNEALED = {"kind": "logistic", "start": 0.00025, "end": 0.1, "midpoint": 0.4, "slope": 20.0, "unit": "run"}
 
 _TRANSFORMER_VAE = derived(
     VAE,
@@ -82,7 +82,7 @@ RECIPES = [
             },
             "latent.dim": 64,
             "initial.embeddings": 0.2,
-            "training.optimizer.lr": 2e-3,
+            "training.optimizer.lr": 3e-3,
             "training.epochs": 10,
         },
     ),

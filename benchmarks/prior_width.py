@@ -1,0 +1,93 @@
+"""What the width of the prior does to codes of tokens, with the posterior's noise and with that of the VAT paper.
+
+    python -m benchmarks.prior_width builtin:20000 --scales 0.4 1.0 --epochs 12 --out FOLDER
+
+Codes and the prior's deviation s can be scaled together without changing anything, so that s should not matter. The
+paper's codes are mean + s x deviation x noise while its KL is that of the deviation itself: its means then cost s^2 of
+what they should, beside the noise that they must drown out. Both are trained here, side by side, with the KL's full
+weight, and recorded epoch by epoch on the validation split (always with the posterior's own noise).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import record
+from benchmarks.side_by_side import run_side_by_side
+
+NOISES = ("posterior", "scaled")
+
+
+def train_one(given: argparse.Namespace, scale: float, noise: str, weight: float) -> None:
+    """Train a recipe with one width and kind of noise."""
+    import torch
+    from torch import Tensor
+    from torch.distributions import Distribution, Normal
+
+    from textspace import model as models
+    from textspace.recipes import recipe
+    from textspace.train.fit import train
+
+    def draw(q: Distribution, *rest: Any, **options: Any) -> Tensor:
+        if torch.is_grad_enabled() and isinstance(q, Normal):  # in training, and nowhere else
+            q = Normal(q.loc, scale * q.scale, validate_args=False)
+        return as_it_is(q, *rest, **options)
+
+    as_it_is = models.draw
+    if noise == "scaled":
+        models.draw = draw  # type: ignore[assignment]
+    changes = {"prior.scale": scale, "training.epochs": given.epochs, "objective.kl_weight.end": weight}
+    chosen = recipe(given.recipe).but(changes).with_settings(given.set)
+    train(given.source, chosen, given.out / run_name(scale, noise, weight), silent=True, curves=False)
+
+
+def run_name(scale: float, noise: str, weight: float) -> str:
+    return f"s={scale:g} noise={noise} weight={weight:g}"
+
+
+def epochs_of(folder: Path) -> list[dict[str, float]]:
+    """What each validation found."""
+    if not (folder / "steps.jsonl").exists():
+        return []
+    lines = (json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines() if '"validation"' in line)
+    names = "epoch", "step", "reconstruction", "kl", "active_units"
+    return [{name: round(line[name], 3) for name in names} for line in lines if line["event"] == "validation"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source")
+    parser.add_argument("--recipe", default="vat-small")
+    parser.add_argument("--scales", type=float, nargs="+", default=[0.4, 1.0])
+    parser.add_argument("--noises", nargs="+", choices=NOISES, default=list(NOISES))
+    parser.add_argument("--weights", type=float, nargs="+", default=[1.0], help="where the KL's weight ends")
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--set", nargs="*", default=[])
+    parser.add_argument("--together", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        train_one(given, float(given.worker[0]), given.worker[1], float(given.worker[2]))
+        return
+    runs = [(scale, noise, weight) for scale in given.scales for noise in given.noises for weight in given.weights]
+    same = [sys.executable, "-m", "benchmarks.prior_width", *sys.argv[1:], "--worker"]
+    commands = {run_name(*run): [*same, *map(str, run)] for run in runs}
+    failed = run_side_by_side(commands, given.out, together=given.together, minutes=given.minutes)
+    options = " ".join(sys.argv[1:]).replace(str(given.out), "FOLDER")
+    found = {run_name(*run): epochs_of(given.out / run_name(*run)) for run in runs}
+    record(
+        f"prior_width_{given.recipe}",
+        f"python -m benchmarks.prior_width {options}",
+        {"runs": found, "not_ended": failed},
+        given.out,
+    )
+
+
+if __name__ == "__main__":
+    main()
