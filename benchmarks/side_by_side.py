@@ -22,7 +22,8 @@ def run_side_by_side(
         minutes: when they are over, what still runs is stopped and what waits is not begun.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    waiting, running = list(commands), {}
+    waiting = list(commands)
+    running: dict[str, subprocess.Popen[bytes]] = {}
     failed = {}
     deadline = time.monotonic() + 60 * minutes
     while waiting or running:

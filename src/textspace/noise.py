@@ -74,12 +74,17 @@ class Noise:
         return self._bits(stream, shape, samples) >= threshold
 
     def keeps(self, stream: str, shape: tuple[int, ...], samples: int, drop: float) -> Iterator[Tensor]:
-        """Like `keep`, again and again with other numbers; a 64-bit number serves for four, each with 16 bits."""
-        threshold, turn = round(drop * 2**16), 0
+        """Like `keep`, again and again with other numbers; there must be an axis.
+
+        A 64-bit number serves for four, each with 16 bits, and sixteen are made at once: a GPU takes longer to be asked
+        than to answer.
+        """
+        threshold, turn = round(drop * 2**16) - 2**15, 0
         while True:
-            bits = self._bits(f"{stream} {turn}", shape, samples)
-            for quarter in range(4):
-                yield (bits >> 16 * quarter).bitwise_and_(0xFFFF) >= threshold
+            bits = self._bits(f"{stream} {turn}", (shape[0], 4, *shape[1:]), samples)
+            kept = bits[..., None].view(torch.int16) >= threshold  # samples, sentences, first axis, 4, others, 4
+            for four in kept.unbind(3):
+                yield from four.unbind(-1)
             turn += 1
 
     def _bits(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
