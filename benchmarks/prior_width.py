@@ -5,7 +5,8 @@
 Codes and the prior's deviation s can be scaled together without changing anything, so that s should not matter. The
 paper's codes are mean + s x deviation x noise while its KL is that of the deviation itself: its means then cost s^2 of
 what they should, beside the noise that they must drown out. Both are trained here, side by side, with the KL's full
-weight, and recorded epoch by epoch on the validation split (always with the posterior's own noise).
+weight, and recorded epoch by epoch on the validation split, each with its own noise: what is called KL with the paper's
+is what its loss has, and no KL of the codes it draws. Exact copies are decoded from means.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +26,17 @@ NOISES = ("posterior", "scaled")
 
 def train_one(given: argparse.Namespace, scale: float, noise: str, weight: float) -> None:
     """Train a recipe with one width and kind of noise."""
-    import torch
     from torch import Tensor
     from torch.distributions import Distribution, Normal
 
     from textspace import model as models
+    from textspace.data.corpus import open_corpus
     from textspace.recipes import recipe
+    from textspace.space import Space
     from textspace.train.fit import train
 
     def draw(q: Distribution, *rest: Any, **options: Any) -> Tensor:
-        if torch.is_grad_enabled() and isinstance(q, Normal):  # in training, and nowhere else
+        if isinstance(q, Normal):
             q = Normal(q.loc, scale * q.scale, validate_args=False)
         return as_it_is(q, *rest, **options)
 
@@ -42,20 +45,25 @@ def train_one(given: argparse.Namespace, scale: float, noise: str, weight: float
         models.draw = draw  # type: ignore[assignment]
     changes = {"prior.scale": scale, "training.epochs": given.epochs, "objective.kl_weight.end": weight}
     chosen = recipe(given.recipe).but(changes).with_settings(given.set)
-    train(given.source, chosen, given.out / run_name(scale, noise, weight), silent=True, curves=False)
+    folder = given.out / run_name(scale, noise, weight)
+    train(given.source, chosen, folder, silent=True, curves=False)
+    texts = [each.text for each in islice(open_corpus(given.source).splits["test"], 400)]
+    copies = sum(one == other for one, other in zip(texts, Space.load(folder).reconstruct(texts), strict=True))
+    (folder / "copies.json").write_text(json.dumps(copies / len(texts)))
 
 
 def run_name(scale: float, noise: str, weight: float) -> str:
     return f"s={scale:g} noise={noise} weight={weight:g}"
 
 
-def epochs_of(folder: Path) -> list[dict[str, float]]:
-    """What each validation found."""
-    if not (folder / "steps.jsonl").exists():
-        return []
+def found_in(folder: Path) -> dict[str, Any]:
+    """What each validation found, and the share of test sentences that come back as they were."""
+    if not (folder / "copies.json").exists():
+        return {}
     lines = (json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines() if '"validation"' in line)
     names = "epoch", "step", "reconstruction", "kl", "active_units"
-    return [{name: round(line[name], 3) for name in names} for line in lines if line["event"] == "validation"]
+    epochs = [{name: round(line[name], 3) for name in names} for line in lines if line["event"] == "validation"]
+    return {"exact_copies": json.loads((folder / "copies.json").read_text()), "epochs": epochs}
 
 
 def main() -> None:
@@ -80,7 +88,7 @@ def main() -> None:
     commands = {run_name(*run): [*same, *map(str, run)] for run in runs}
     failed = run_side_by_side(commands, given.out, together=given.together, minutes=given.minutes)
     options = " ".join(sys.argv[1:]).replace(str(given.out), "FOLDER")
-    found = {run_name(*run): epochs_of(given.out / run_name(*run)) for run in runs}
+    found = {run_name(*run): found_in(given.out / run_name(*run)) for run in runs}
     record(
         f"prior_width_{given.recipe}",
         f"python -m benchmarks.prior_width {options}",
