@@ -19,7 +19,7 @@ from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.sparse_codes import as_rows, not_finite
 
-__all__ = ["SparseRows", "Troubles", "check_sentences", "checked_codes", "is_text", "listed", "warn"]
+__all__ = ["SparseRows", "Troubles", "as_tensor", "check_sentences", "checked_codes", "is_text", "listed", "warn"]
 
 MOSTLY_UNKNOWN = 0.5
 """Sentences with more than this share of unknown words are reported."""
@@ -105,7 +105,7 @@ def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype
     """Codes as a matrix whose slices are tensors on the device, and whether they were one vector."""
     found: Tensor | SparseRows
     try:
-        found = SparseRows(codes, device, dtype) if issparse(codes) else _tensor(codes).to(device, dtype)
+        found = SparseRows(codes, device, dtype) if issparse(codes) else as_tensor(codes).to(device, dtype)
     except (TypeError, ValueError, RuntimeError):
         raise TextspaceError(f"these are not codes: give vectors of {dim} numbers") from None
     shape = tuple(codes.shape if issparse(codes) else found.shape)
@@ -120,7 +120,8 @@ def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype
     return found, one
 
 
-def _tensor(codes: Any) -> Tensor:
+def as_tensor(codes: Any) -> Tensor:
+    """Codes as users hold them, as a dense tensor."""
     if isinstance(codes, Tensor):
         return codes.to_dense()
     # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.

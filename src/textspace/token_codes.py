@@ -14,7 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from textspace.config import SimplePooling as SimplePoolingConfig
+from textspace.encoders import States
 from textspace.errors import TextspaceError, nearest
+from textspace.inputs import as_tensor
+from textspace.pooling import SimplePooling
 from textspace.types import PaddedCodes
 
 __all__ = ["POOLS", "Pool", "TokenCodes", "arrays", "check_pool", "checked_token_codes", "joined", "pooled", "tensors"]
@@ -79,10 +83,9 @@ def pooled(codes: PaddedCodes, pool: Pool) -> Tensor:
     >>> [pooled(padded, pool).flatten().tolist() for pool in POOLS]
     [[1.0, 5.0], [2.0, 5.0], [4.0, 5.0]]
     """
-    if pool == "start":
-        return codes.values_NTZ[:, 0]
-    sum_NZ = codes.values_NTZ.where(codes.mask_NT[:, :, None], 0.0).sum(1)
-    return sum_NZ if pool == "sum" else sum_NZ / codes.mask_NT.sum(1, keepdim=True)
+    values_NTZ = codes.values_NTZ
+    states = States(values_NTZ, values_NTZ[:, 0], codes.mask_NT)
+    return SimplePooling(SimplePoolingConfig(kind=pool), values_NTZ.shape[2])(states)
 
 
 def joined(parts: Sequence[PaddedCodes], pool: Pool) -> list[Tensor]:
@@ -132,7 +135,7 @@ def checked_token_codes(codes: Any, dim: int, device: torch.device, dtype: torch
     matrices: list[Tensor] = []
     for number, code in enumerate([codes] if one else codes):
         try:
-            matrix_TZ = (code.to_dense() if isinstance(code, Tensor) else _tensor(code)).to(device, dtype)
+            matrix_TZ = as_tensor(code).to(device, dtype)
         except (TypeError, ValueError, RuntimeError):
             raise _not_codes(dim) from None
         if matrix_TZ.dim() != 2 or matrix_TZ.shape[1] != dim:
@@ -149,11 +152,6 @@ def checked_token_codes(codes: Any, dim: int, device: torch.device, dtype: torch
 
 def _is_of_objects(codes: Any) -> bool:
     return isinstance(codes, np.ndarray) and codes.dtype == object and codes.ndim == 1
-
-
-def _tensor(code: Any) -> Tensor:
-    # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
-    return torch.from_numpy(np.array(code, np.float64, order="C"))
 
 
 def _not_codes(dim: int, but: str | None = None) -> TextspaceError:

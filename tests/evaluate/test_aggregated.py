@@ -13,7 +13,7 @@ from torch.distributions import Categorical, Independent, MixtureSameFamily, Nor
 from textspace.errors import TextspaceError
 from textspace.evaluate import aggregated
 from textspace.evaluate.aggregated import AggregatedPosterior
-from textspace.evaluate.posterior import mutual_information
+from textspace.evaluate.code_statistics import mutual_information
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES

@@ -12,17 +12,12 @@ from torch.distributions import Laplace, MultivariateNormal, Normal, kl_divergen
 
 from textspace.data.batching import make_batch
 from textspace.distributions import draw
+from textspace.evaluate import code_statistics
 from textspace.evaluate import posterior as module
+from textspace.evaluate.code_statistics import covariance_of_means, gaussian_kl, mean_cosine, mutual_information
 from textspace.evaluate.hoyer import average_hoyer
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.posterior import (
-    PosteriorStatistics,
-    covariance_of_means,
-    gaussian_kl,
-    mean_cosine,
-    mutual_information,
-    posterior_statistics,
-)
+from textspace.evaluate.posterior import PosteriorStatistics, posterior_statistics
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
@@ -65,7 +60,7 @@ def test_posteriors_far_apart_tell_all(chance, deviation: float) -> None:
 
 @pytest.mark.parametrize("pairs_at_once", [1, 40 * 7, 2**23])
 def test_mutual_information_equals_the_double_loop(chance, monkeypatch, pairs_at_once: int) -> None:
-    monkeypatch.setattr(module, "PAIRS_AT_ONCE", pairs_at_once)
+    monkeypatch.setattr(code_statistics, "PAIRS_AT_ONCE", pairs_at_once)
     mean_NZ, deviation_NZ, sample_NZ = map(torch.from_numpy, posteriors(chance, 40))
     log_q = torch.zeros(40, 40, dtype=torch.float64)
     for i in range(40):

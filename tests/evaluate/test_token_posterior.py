@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from textspace.data.batching import make_batch
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate import posterior as module
+from textspace.evaluate.code_statistics import gaussian_kl, mean_cosine
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.posterior import PosteriorStatistics, gaussian_kl, mean_cosine, posterior_statistics
+from textspace.evaluate.posterior import PosteriorStatistics, posterior_statistics
 from textspace.model import Model
 from textspace.recipes import RECIPES
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.posterior import Mean
+from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.text_metrics import BLOCKS
 
 __all__ = ["FEWEST_SENTENCES", "Isotropy", "Ranked", "isotropy_of"]

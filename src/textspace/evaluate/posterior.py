@@ -15,7 +15,7 @@ from torch.distributions import Normal
 
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import Delta, Implicit, SpikeAndSlab, draw, moments
-from textspace.evaluate.aggregated import log_normals
+from textspace.evaluate.code_statistics import Mean, covariance_of_means, gaussian_kl, mean_cosine, mutual_information
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVE_ABOVE",
-    "Information",
-    "Mean",
     "PosteriorStatistics",
-    "covariance_of_means",
-    "gaussian_kl",
-    "mean_cosine",
-    "mutual_information",
     "posterior_statistics",
 ]
 
@@ -47,10 +41,6 @@ DRAWS = 100
 GATE_DRAWS = 20
 """Samples of each sentence's gates, likewise; the mean and variance of a code given its gates are known."""
 
-EIGENVALUE_FLOOR = 1e-6
-"""Codes that leave a direction out altogether would lie infinitely far from the prior: its variance there counts as
-this share of the prior's, which makes the distance smaller and so keeps it a lower bound."""
-
 DEVIATION_FLOOR = 1e-6
 """Smallest deviation of a Gaussian fitted to samples, which may all be equal."""
 
@@ -60,88 +50,8 @@ SENTENCES, TOKENS = 10_000, 4_000
 LONGEST = 2**20
 """More tokens than any sentence has: keys the noise of each."""
 
-PAIRS_AT_ONCE = 2**23
-"""Pairs of sentences whose densities are held in memory together."""
-
 Floats = NDArray[np.float64]
 Settings = dict[str, str | int | float | bool | None]
-
-
-class Mean(NamedTuple):
-    """A mean over sentences or pairs of them, and its standard error."""
-
-    value: float
-    stderr: float
-
-    @classmethod
-    def of(cls, values_N: Floats) -> Mean:
-        return cls(float(values_N.mean()), float(values_N.std(ddof=1) / math.sqrt(len(values_N))))
-
-
-class Information(NamedTuple):
-    """log q(z|x) - log q(z) at each sentence's sample: their mean estimates the mutual information."""
-
-    counted_N: Floats
-    """q(z) is the mean over all sentences, the sample's own among them: at most ln N."""
-    left_out_N: Floats
-    """q(z) is the mean over the other sentences."""
-
-
-# The mathematics, on arrays
-
-
-def mutual_information(mean_NZ: Floats, deviation_NZ: Floats, sample_NZ: Floats) -> Information:
-    """Mutual information between sentence and code for Gaussian posteriors, one sample of each, two or more sentences.
-
-    With sentences drawn at random from a source, the first estimate lies below the mutual information of source and
-    code in expectation, since mutual information is concave in the distribution of x; and the second above it, since
-    the mean over others is unbiased for q(z) and the logarithm is concave [Poole et al. 2019].
-    """
-    mean, deviation, sample = map(torch.from_numpy, (mean_NZ, deviation_NZ, sample_NZ))
-    count = len(mean)
-    own_N = Normal(mean, deviation, validate_args=False).log_prob(sample).sum(1)
-    others_N = torch.empty_like(own_N)
-    size = max(1, PAIRS_AT_ONCE // count)
-    for start in range(0, count, size):
-        log_q = log_normals(sample[start : start + size], mean, deviation)
-        log_q.diagonal(start).fill_(-torch.inf)
-        others_N[start : start + size] = log_q.logsumexp(1)
-    counted_N = own_N - torch.logaddexp(own_N, others_N) + math.log(count)
-    left_out_N = own_N - others_N + math.log(count - 1)
-    return Information(counted_N.numpy(), left_out_N.numpy())
-
-
-def covariance_of_means(first_NZ: Floats, second_NZ: Floats) -> Floats:
-    """Covariance over sentences of E[z|x], (Z, Z), from two independent estimates of it or twice the exact one.
-
-    The variance of one estimate has the estimate's own error in it, which would make dimensions look active that are
-    not; the covariance of two has not.
-    """
-    centred_NZ = first_NZ - first_NZ.mean(0)
-    covariance_ZZ = centred_NZ.T @ (second_NZ - second_NZ.mean(0)) / (len(first_NZ) - 1)
-    return (covariance_ZZ + covariance_ZZ.T) / 2
-
-
-def mean_cosine(features_NH: Floats) -> Mean:
-    """Mean cosine over all pairs of different rows, from the sum of their directions; a row of zeros has none."""
-    count = len(features_NH)
-    lengths_N1 = np.linalg.norm(features_NH, axis=1, keepdims=True)
-    directions_NH = features_NH / np.where(lengths_N1 > 0, lengths_N1, 1)
-    to_others_N = directions_NH @ directions_NH.sum(0) - (directions_NH**2).sum(1)
-    each = Mean.of(to_others_N / (count - 1))
-    return Mean(each.value, 2 * each.stderr)  # every pair counts for both of its rows
-
-
-def gaussian_kl(mean_Z: Floats, covariance_ZZ: Floats, prior_mean_Z: Floats, prior_variance_Z: Floats) -> float:
-    """KL from the Gaussian with these moments to a prior of independent normals.
-
-    That of any distribution with these moments is no smaller, since of all of them a Gaussian has the most entropy.
-    """
-    deviation_Z = np.sqrt(prior_variance_Z)
-    shift_Z = (mean_Z - prior_mean_Z) / deviation_Z
-    relative_ZZ = covariance_ZZ / np.outer(deviation_Z, deviation_Z)
-    log_determinant = np.log(np.linalg.eigvalsh(relative_ZZ).clip(min=EIGENVALUE_FLOOR)).sum()
-    return float(0.5 * (np.trace(relative_ZZ) + shift_Z @ shift_Z - len(mean_Z) - log_determinant))
 
 
 # What is reported
@@ -405,17 +315,17 @@ def _encode(model: Model, batch: Batch, seed: int) -> _Encoded:
         noise = Noise(seed, 0, (row_B1 * LONGEST + at_T)[mask_BT])
     site = model.sites(features_BH, noise, 1)["z"]
     q = site.q
-    columns = {"features": features_BH, "code": site.value_SBZ[0], "mean": model.code_moments(features_BH, noise)[0]}
+    columns = {"features": features_BH, "code": site.value_SBZ[0]}
     # Every fit sees the same noise: what it gets wrong is then wrong for all sentences alike, and does not look as if
     # it told them apart.
     alike = Noise(noise.seed, 0, torch.zeros_like(noise.rows_B))
     match q:
         case Normal():
-            columns |= {"first": q.mean, "second": q.mean, "deviation": q.stddev, "kl": site.kl_BZ}
+            columns |= {"mean": q.mean, "first": q.mean, "second": q.mean, "deviation": q.stddev, "kl": site.kl_BZ}
             columns |= {"centre": q.mean, "spread": q.stddev, "sample": site.value_SBZ[0]}
             covariance_ZZ = q.variance.double().sum(0).diag()
         case Delta():
-            columns |= {"first": q.mean, "second": q.mean, "deviation": q.stddev}
+            columns |= {"mean": q.mean, "first": q.mean, "second": q.mean, "deviation": q.stddev}
             covariance_ZZ = q.stddev.double().sum(0).diag()
         case Implicit():
             drawn_SBZ = draw(q, noise, "posterior statistics", DRAWS).double()
@@ -423,9 +333,11 @@ def _encode(model: Model, batch: Batch, seed: int) -> _Encoded:
             columns |= {"first": halves[0].mean(0), "second": halves[1].mean(0), "deviation": drawn_SBZ.std(0)}
             covariance_ZZ = _summed_covariance(drawn_SBZ)
             columns |= _as_gaussians(*moments(q, alike, DRAWS), noise)
+            columns["mean"] = columns["centre"]
         case SpikeAndSlab():
             sites = model.sites(features_BH, noise, GATE_DRAWS)
             columns["kl"] = torch.stack([each.kl_BZ for each in sites.values()]).sum(0)
+            columns["mean"] = model.code_moments(features_BH, noise)[0]
             mean_SBZ, variance_SBZ = _given_gates(sites["z"])
             halves = mean_SBZ.chunk(2)
             deviation_BZ = (variance_SBZ.mean(0) + mean_SBZ.var(0)).sqrt()

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
 from textspace.evaluate.measures.geometry import code_kinds, distinct_rows
 from textspace.evaluate.measures.pairwise import nearest_distances
-from textspace.evaluate.posterior import Mean
 from textspace.evaluate.text_metrics import plus_minus
 from textspace.noise import seed_of
 from textspace.progress import track

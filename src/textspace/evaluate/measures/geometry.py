@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from textspace.data.batching import make_batch, plan_batches
 from textspace.errors import TextspaceError
+from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.pairwise import (
     code_distances,
@@ -21,7 +22,6 @@ from textspace.evaluate.measures.pairwise import (
     partners,
     random_pairs,
 )
-from textspace.evaluate.posterior import Mean
 from textspace.evaluate.statistics import spread_rows
 from textspace.evaluate.text_metrics import Ratio, plus_minus, word_edit_distance
 from textspace.noise import Noise, seed_of

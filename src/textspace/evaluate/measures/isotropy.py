@@ -15,12 +15,12 @@ from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
+from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.function_words import function_word_ids
 from textspace.evaluate.isotropy import FEWEST_SENTENCES, Isotropy, isotropy_of
 from textspace.evaluate.layers import layers_of
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.tasks import best_spelling, read_pairs
-from textspace.evaluate.posterior import Mean
 from textspace.evaluate.statistics import spread_rows
 from textspace.evaluate.text_metrics import BLOCKS, plus_minus
 from textspace.noise import seed_of
