@@ -87,13 +87,16 @@ class Noise:
                 yield from four.unbind(-1)
             turn += 1
 
+    def _key(self, stream: str) -> int | Tensor:
+        """Of all numbers of a stream; on the device where a step is recorded."""
+        return seed_of(self.seed, self.step, stream)
+
     def _bits(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
         # Elements are numbered with the last axis fastest: more padding adds numbers at the end of a sentence's
         # sequence and changes none before it.
         device = self.rows_B.device
         sample_S1 = torch.arange(self.first_sample, self.first_sample + samples, device=device)[:, None]
-        key = seed_of(self.seed, self.step, stream)
-        row_SB = _mixed(_mixed(self.rows_B[None, :] * _GOLDEN + key) + sample_S1 * _GOLDEN)
+        row_SB = _mixed(_mixed(self.rows_B[None, :] * _GOLDEN + self._key(stream)) + sample_S1 * _GOLDEN)
         element_E = torch.arange(1, math.prod(shape) + 1, device=device) * _GOLDEN
         return _mixed(row_SB[:, :, None] + element_E).view(samples, len(self.rows_B), *shape)
 

@@ -60,6 +60,10 @@ class Objective(Protocol):
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms: ...
 
+    def weight(self, term: str, progress: Progress) -> float | None:
+        """Of a term in the loss; None where it is a monitor."""
+        ...
+
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
         """What its batch terms need of every sentence of the global batch, one row each; empty without batch terms."""
         ...
@@ -82,7 +86,10 @@ class Reconstruction(_PerSentence):
         pass
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
-        return Terms({"reconstruction": _reconstruction(passed)}, {"reconstruction": 1.0})
+        return _weighted(self, {"reconstruction": _reconstruction(passed)}, progress)
+
+    def weight(self, term: str, progress: Progress) -> float | None:
+        return 1.0
 
 
 class Elbo:
@@ -111,18 +118,25 @@ class Elbo:
             )
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
-        kl = kl_terms(passed)
-        weighted = kl if self.free_bits is None else self._thresholded(passed, self.free_bits, others)
-        terms, weights = {"reconstruction": _reconstruction(passed), **weighted, **kl}, {"reconstruction": 1.0}
-        for name in weighted:
-            weights[name] = (self.gate_kl_weight if name.endswith("_gate") else self.kl_weight)(progress)
+        held = {} if self.free_bits is None else self._thresholded(passed, self.free_bits, others)
+        terms = {"reconstruction": _reconstruction(passed), **held, **kl_terms(passed)}
         if self.activity is not None:
             terms["activity"] = Term(_activity(passed.sites["z"], self.activity.norm))
-            weights["activity"] = self.activity.weight
         if self.gate_share is not None:
             terms["gate_share"] = Term(_gate_share(passed.sites["z"], self.gate_share))
-            weights["gate_share"] = self.gate_share.weight
-        return Terms(terms, weights)
+        return _weighted(self, terms, progress)
+
+    def weight(self, term: str, progress: Progress) -> float | None:
+        match term:
+            case "reconstruction":
+                return 1.0
+            case "activity":
+                return self.activity.weight if self.activity else None
+            case "gate_share":
+                return self.gate_share.weight if self.gate_share else None
+        if self.free_bits is not None and "kl_free_bits" not in term:
+            return None
+        return (self.gate_kl_weight if term.endswith("_gate") else self.kl_weight)(progress)
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
         return {name: site.kl_BZ for name, site in sites.items()} if self.batch_terms else {}
@@ -158,7 +172,10 @@ class Iwae(_PerSentence):
         log_weights_SB = passed.log_px_SB + sum(site.log_p_SB - site.log_q_SB for site in passed.sites.values())
         bound_B = math.log(len(log_weights_SB)) - log_weights_SB.logsumexp(0)
         terms = {"iw_bound": Term(bound_B), "reconstruction": _reconstruction(passed), **kl_terms(passed)}
-        return Terms(terms, {"iw_bound": 1.0})
+        return _weighted(self, terms, progress)
+
+    def weight(self, term: str, progress: Progress) -> float | None:
+        return 1.0 if term == "iw_bound" else None
 
 
 class Mim(_PerSentence):
@@ -190,8 +207,10 @@ class Mim(_PerSentence):
             "posterior_cost": Term(torch.stack([-site.log_q_SB.mean(0) for site in sites]).sum(0)),
             "anchor_cost": Term(torch.stack([-site.log_p_SB.mean(0) for site in sites]).sum(0)),
         }
-        weights = {"reconstruction": 1.0, "posterior_cost": 0.5, "anchor_cost": 0.5}
-        return Terms(terms | kl_terms(passed), weights)
+        return _weighted(self, terms | kl_terms(passed), progress)
+
+    def weight(self, term: str, progress: Progress) -> float | None:
+        return {"reconstruction": 1.0, "posterior_cost": 0.5, "anchor_cost": 0.5}.get(term)
 
 
 class DualKl(_PerSentence):
@@ -214,7 +233,10 @@ class DualKl(_PerSentence):
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         dual = Term(self.dual(passed.features_BH, passed.sites["z"], passed.noise, "prior draws"))
         terms = {"reconstruction": _reconstruction(passed), "dual_kl": dual}
-        return Terms(terms, {"reconstruction": 1.0, "dual_kl": self.kl_weight(progress)})
+        return _weighted(self, terms, progress)
+
+    def weight(self, term: str, progress: Progress) -> float | None:
+        return self.kl_weight(progress) if term == "dual_kl" else 1.0
 
     def dual(self, features_BH: Tensor | None, site: Site, noise: Noise, stream: str) -> Tensor:
         """The dual form of each sentence, with draws of the prior from a stream of its own."""
@@ -248,14 +270,25 @@ class Wae:
         distance = mmd(z_NZ, prior_NZ, self.config.scales, self.config.kernel, variance)
         terms = {"reconstruction": _reconstruction(passed), "mmd": Term(distance, per="batch")}
         kl = kl_terms(passed) if self.has_kl else {}
-        weights = {"reconstruction": 1.0, "mmd": self.mmd_weight(progress)}
-        if self.kl_weight is not None:
-            weights |= dict.fromkeys(kl, self.kl_weight(progress))
-        return Terms(terms | kl, weights)
+        return _weighted(self, terms | kl, progress)
+
+    def weight(self, term: str, progress: Progress) -> float | None:
+        match term:
+            case "reconstruction":
+                return 1.0
+            case "mmd":
+                return self.mmd_weight(progress)
+            case _:
+                return self.kl_weight and self.kl_weight(progress)
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
         z = sites["z"]
         return {"z": z.value_SBZ[0], "prior": z.prior_draws(noise, "prior draws")[0]}
+
+
+def _weighted(objective: Objective, terms: dict[str, Term], progress: Progress) -> Terms:
+    found = {name: objective.weight(name, progress) for name in terms}
+    return Terms(terms, {name: weight for name, weight in found.items() if weight is not None})
 
 
 def kl_terms(passed: Pass) -> dict[str, Term]:

@@ -7,7 +7,7 @@ the names do not show: `z_SBZ` is (S, B, T, Z) then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -255,8 +255,9 @@ class Terms:
             for name, term in self.terms.items()
         }
 
-    def loss(self, means: dict[str, Tensor]) -> Tensor:
-        return torch.stack([weight * means[name] for name, weight in self.weights.items()]).sum()
+    def loss(self, means: dict[str, Tensor], weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The weighted sum of the means; `weights` on the device may stand in for its own numbers."""
+        return torch.stack([weight * means[name] for name, weight in (weights or self.weights).items()]).sum()
 
     def scaled(self, share_B: Tensor) -> Terms:
         """With each sentence's terms times its share; those of a batch stay as they are."""

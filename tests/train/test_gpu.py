@@ -33,6 +33,10 @@ RECIPES_HERE = {
     "wae": small(RECIPES["wae"]),
     "alternating": small(RECIPES["ivae"]),
     "aggressive": small(RECIPES["vae-aggressive"]),
+    "annealing": small(RECIPES["vae"]).but({"objective.kl_weight": {"kind": "linear", "over": 3, "unit": "epochs"}}),
+    "mim": small(RECIPES["smim"]),
+    "gates": small(RECIPES["hsvae"]),
+    "tokens": small(RECIPES["vat-small"]),
 }
 
 
@@ -77,6 +81,18 @@ def test_a_run_on_the_gpu_resumes_to_the_same_losses(tiny, tmp_path: Path) -> No
     np.testing.assert_allclose(
         [line["loss"] for line in records(tmp_path / "run" / "steps.jsonl", "step")], straight, rtol=1e-4
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECIPES_HERE)
+def test_recorded_steps_have_the_losses_of_others(tiny, tmp_path: Path, name: str) -> None:
+    recipe = RECIPES_HERE[name].but({"training.epochs": 3})
+    recorded = trainer_there(tiny, recipe, tmp_path / "recorded")
+    recorded.run()
+    assert recorded.update.recorded is not None
+    assert recorded.update.recorded._replayed
+    plain = losses(tiny, recipe.but({"training.record_steps": False}), tmp_path / "plain", "cuda")
+    found = [line["loss"] for line in records(tmp_path / "recorded" / "steps.jsonl", "step")]
+    np.testing.assert_allclose(found, plain, rtol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["vae", "wae", "alternating"])

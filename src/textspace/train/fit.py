@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,8 @@ from textspace.data.batching import Mixing
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
-from textspace.data.tokenizers import Tokenizer, train_tokenizer
+from textspace.data.tokenizers import Tokenizer
+from textspace.data.vocabularies import tokenizer_for
 from textspace.encoding import OFF
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import examine
@@ -46,7 +47,7 @@ PRETRAINING, PRETRAINING_LOG = "pretraining.json", "pretraining.jsonl"
 
 
 def cache_folder() -> Path:
-    """Where encoded corpora are kept: TEXTSPACE_CACHE, else the user's cache folder."""
+    """Where encoded corpora, vocabularies and first phases are kept: TEXTSPACE_CACHE, else the user's cache folder."""
     chosen = os.environ.get("TEXTSPACE_CACHE")
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(chosen) if chosen else Path(home) / "textspace"
@@ -77,8 +78,11 @@ def prepare(corpus: Corpus, recipe: Recipe, *, tokenizer: Tokenizer | None = Non
     if tokenizer is None:
         if "train" not in corpus.splits:
             raise TextspaceError(f"{corpus.name} has no training split: name a file 'train' or give a single file")
-        texts = (record.text for record in corpus.splits["train"])
-        tokenizer = train_tokenizer(recipe.text.tokenizer, texts, progress=progress)
+
+        def texts() -> Iterator[str]:
+            return (record.text for record in corpus.splits["train"])
+
+        tokenizer = tokenizer_for(recipe.text.tokenizer, texts, cache_folder(), progress=progress)
     if files is not None and tokenizer.encoder is None:
         tokenizer = tokenizer.with_encoder(files)
     encoded = encode_corpus(

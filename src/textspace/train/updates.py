@@ -8,7 +8,7 @@ moves nothing, nor do those after it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from textspace.config import AggressiveUpdate as AggressiveConfig
 from textspace.config import AlternatingUpdate as AlternatingConfig
-from textspace.config import Optimizer, Training
+from textspace.config import Optimizer, PretrainedEncoder, RecurrentEncoder, Training
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.objectives import DualKl, Objective, Others
 from textspace.schedules import Progress, schedule
 from textspace.train.processes import Processes
+from textspace.train.recorded import Numbers, RecordedSteps, Recording
 from textspace.train.stream import BatchStream, Shard
 from textspace.types import Batch, Terms
 
@@ -76,10 +77,13 @@ class JointUpdate:
         dual = {id(parameter) for parameter in model.dual.parameters()} if model.dual is not None else set()
         self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in dual]
         self.optimizer = OPTIMIZERS[training.optimizer.kind](self.parameters, training.optimizer)
+        self.names: tuple[str, ...] = ()
+        """Of the values that a step measures."""
         self.optimizers = {"optimizer": self.optimizer}
         """All there are, by the name their state is saved under."""
         self.poisoned = torch.zeros((), dtype=torch.float32, device=processes.device)
         """1 once a step was not finite."""
+        self.recorded = RecordedSteps(processes.device, training.seed) if self._can_record() else None
 
     def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
         return self._step(next_batch(), turn, self.parameters)
@@ -97,45 +101,96 @@ class JointUpdate:
 
     def _step(self, shard: Shard, turn: Turn, moving: list[nn.Parameter]) -> Step:
         """Move some of the parameters along the gradient of the objective."""
-        names: tuple[str, ...] = ()
+        with self.processes.arithmetic(self.training.precision):
+            values, weights = self._replayed(shard, turn, moving) or self._computed(shard, turn, moving)
+        return Step(self.names, values, weights, shard.sentences, shard.tokens)
+
+    def _computed(self, shard: Shard, turn: Turn, moving: list[nn.Parameter]) -> tuple[Tensor, dict[str, float]]:
+        """The values of a step, and the weights of its terms."""
         values = torch.zeros((), device=self.processes.device)
         weights: dict[str, float] = {}
         others = self._others(shard, turn)
         for index, piece in enumerate(shard.pieces):
             piece = piece.to(self.processes.device)
             noise = Noise(self.training.seed, turn.number, piece.rows_B)
-            with self.processes.autocast(self.training.precision):
-                passed = self.model(piece, noise, self.objective.samples, self.objective.per_gate)
-                terms = self.objective(passed, turn.progress, others[index])
-                means = terms.means(shard.sentences, shard.parts)
-                loss = self._loss(terms, means, piece, shard) * shard.counts
-            loss.backward(inputs=moving)
-            names, weights = ("loss", *means), terms.weights
-            values = values + torch.stack([loss, *means.values()]).detach().float() * shard.counts
-        values, norm = self._move(self.optimizer, moving, values, turn.rate)
-        return Step((*names, "gradient"), torch.cat([values, norm]), weights, shard.sentences, shard.tokens)
+            terms, values_here = self._gradients(piece, noise, shard, turn.progress, moving, others[index])
+            values, weights = values + values_here, terms.weights
+        return self._move(self.optimizer, moving, values, turn.rate), weights
 
-    def _loss(self, terms: Terms, means: dict[str, Tensor], piece: Batch, shard: Shard) -> Tensor:
+    def _gradients(
+        self,
+        piece: Batch,
+        noise: Noise,
+        shard: Shard,
+        progress: Progress,
+        moving: list[nn.Parameter],
+        others: Others,
+        recording: Recording | None = None,
+    ) -> tuple[Terms, Tensor]:
+        """Add those of a piece to the parameters'; its terms, and its share of the values."""
+        with self.processes.autocast(self.training.precision):
+            passed = self.model(piece, noise, self.objective.samples, self.objective.per_gate)
+            terms = self.objective(passed, progress, others)
+            weights = recording.weights(list(terms.weights)) if recording is not None else None
+            means = terms.means(shard.sentences, shard.parts)
+            loss = self._loss(terms, means, weights, piece, shard) * shard.counts
+        loss.backward(inputs=moving)
+        self.names = ("loss", *means, "gradient")
+        return terms, torch.stack([loss, *means.values()]).detach().float() * shard.counts
+
+    def _loss(
+        self,
+        terms: Terms,
+        means: dict[str, Tensor],
+        weights: Mapping[str, Tensor] | None,
+        piece: Batch,
+        shard: Shard,
+    ) -> Tensor:
         """The piece's share of the loss; the means are those that are logged, of whole sentences."""
         if self.training.average == "sentences":
-            return terms.loss(means)
+            return terms.loss(means, weights)
         per_token = terms.scaled(1 / (piece.decoder.device_lengths_B - 1))
-        return per_token.loss(per_token.means(shard.sentences, shard.parts))
+        return per_token.loss(per_token.means(shard.sentences, shard.parts), weights)
+
+    def _can_record(self) -> bool:
+        """Steps of one process on a GPU whose parts never ask the host for anything."""
+        encoder = self.model.recipe.encoder
+        packs = isinstance(encoder, RecurrentEncoder) and encoder.bidirectional
+        here = self.processes.count == 1 and self.processes.device.type == "cuda"
+        return here and self.training.record_steps and not packs and not isinstance(encoder, PretrainedEncoder)
+
+    def _replayed(self, shard: Shard, turn: Turn, moving: list[nn.Parameter]) -> tuple[Tensor, dict[str, float]] | None:
+        """Like `_computed`, by replaying a recorded step; None where there is none yet."""
+        if self.recorded is None or len(shard.pieces) > 1:
+            return None
+
+        def step(recording: Recording) -> Tensor:
+            batch, noise = recording.batch, recording.noise
+            _, values = self._gradients(batch, noise, shard, turn.progress, moving, {}, recording)
+            return self._move(self.optimizer, moving, values, recording.rate)
+
+        def numbers(names: Sequence[str]) -> Numbers:
+            weights = {name: self.objective.weight(name, turn.progress) or 0.0 for name in names}
+            return Numbers(turn.number, turn.rate, weights)
+
+        found = self.recorded(shard.pieces[0], step, numbers, id(moving))
+        return found and (found[0], dict(found[1].weights))
 
     def _move(
-        self, optimizer: torch.optim.Optimizer, moving: list[nn.Parameter], values: Tensor, rate: float
-    ) -> tuple[Tensor, Tensor]:
-        """One step of an optimiser along the gradients of all processes; the sum of `values`, and the norm."""
+        self, optimizer: torch.optim.Optimizer, moving: list[nn.Parameter], values: Tensor, rate: float | Tensor
+    ) -> Tensor:
+        """One step of an optimiser along the gradients of all processes; the sum of `values`, and after it the norm."""
         values = self.processes.sum_gradients(moving, values)
         norm = torch.nn.utils.clip_grad_norm_(moving, self.training.clip or float("inf"))
         finite = values.isfinite().all() & norm.isfinite()
-        self.poisoned = torch.maximum(self.poisoned, (~finite).float())
+        torch.maximum(self.poisoned, (~finite).float(), out=self.poisoned)
         for group in optimizer.param_groups:
             group["lr"] = rate
+            group["capturable"] = isinstance(rate, Tensor)
         optimizer.grad_scale, optimizer.found_inf = None, self.poisoned  # type: ignore[attr-defined]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return values, norm.float()[None]
+        return torch.cat([values, norm.float()[None]])
 
     @torch.no_grad()
     def _others(self, shard: Shard, turn: Turn) -> list[Others]:
@@ -294,7 +349,8 @@ class AlternatingUpdate(JointUpdate):
                 bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
                 (-bound_B.sum() / shard.sentences * shard.counts).backward(inputs=self.dual_parameters)
             nothing = torch.zeros(1, device=self.processes.device)
-            self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)
+            with self.processes.arithmetic(self.training.precision):
+                self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)
         return self._step(shard, turn, self.parameters)
 
 

@@ -1,0 +1,54 @@
+"""Subword vocabularies kept in the cache: to learn one takes minutes, and runs on the same text share it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from textspace.config import TokenizerConfig
+from textspace.data.tokenizers import Tokenizer, train_tokenizer
+from textspace.errors import TextspaceError
+
+__all__ = ["tokenizer_for"]
+
+
+def tokenizer_for(
+    config: TokenizerConfig, texts: Callable[[], Iterable[str]], cache: Path, *, progress: bool = False
+) -> Tokenizer:
+    """The tokenizer that a text gives, learned unless the cache has it.
+
+    Args:
+        config: its kind and size.
+        texts: gives the text anew at each call.
+        cache: the folder of caches.
+        progress: show a bar.
+    """
+    if config.kind == "words":  # learned in the one pass that looking for it would take
+        return train_tokenizer(config, texts(), progress=progress)
+    kept = cache / f"vocabulary-{_fingerprint(config, texts())}.json"
+    if kept.exists():
+        try:
+            return Tokenizer.load(kept)
+        except TextspaceError:  # damaged: learn it again
+            pass
+    tokenizer = train_tokenizer(config, texts(), progress=progress)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = kept.with_suffix(f".{tokenizer.fingerprint[:8]}.unfinished")
+        unfinished.write_text(tokenizer.to_json(), encoding="utf-8")
+        unfinished.replace(kept)
+    except OSError as error:
+        raise TextspaceError(f"the cache folder {cache} cannot be written: {error}") from error
+    return tokenizer
+
+
+def _fingerprint(config: TokenizerConfig, texts: Iterable[str]) -> str:
+    """Of all that decides a vocabulary."""
+    digest = hashlib.blake2b(json.dumps(config.model_dump(mode="json")).encode(), digest_size=16)
+    for text in texts:
+        coded = text.encode(errors="surrogatepass")  # training says what is wrong with such text
+        digest.update(b"%d " % len(coded))
+        digest.update(coded)
+    return digest.hexdigest()
