@@ -11,7 +11,7 @@ from torch.distributions import Normal
 
 from textspace.distributions import GateLogit, Mixture
 from textspace.noise import Noise
-from textspace.types import PaddedCodes, Site, Term, Terms
+from textspace.types import PaddedCodes, Site, Term, Terms, View
 
 LENGTHS = [4, 1, 2]
 MASK_BT = torch.arange(4) < torch.tensor(LENGTHS)[:, None]
@@ -137,3 +137,11 @@ def test_scaling_touches_terms_of_sentences_and_no_others() -> None:
     assert scaled.terms["b"] == terms.terms["b"]
     assert scaled.weights == terms.weights
     assert terms.terms["a"].values.tolist() == [4.0, 9.0]
+
+
+def test_lengths_that_are_kept_on_the_device_stay_with_a_view() -> None:
+    """A recorded step would read those of the batch it was recorded with."""
+    lengths_B = torch.tensor([3, 4])
+    view = View(torch.tensor([[1, 5, 3, 0], [1, 6, 7, 3]]), torch.zeros(2), given_lengths_B=lengths_B)
+    assert view.reversed().device_lengths_B is lengths_B
+    assert view.reversed().ids_BT.tolist() == [[1, 5, 3, 0], [1, 7, 6, 3]]

@@ -43,6 +43,8 @@ class View:
     ids_BT: Tensor
     lengths_B: Tensor
     own: bool = True
+    given_lengths_B: Tensor | None = None
+    """The lengths where the ids are, when somebody keeps them there."""
 
     @cached_property
     def mask_BT(self) -> Tensor:
@@ -57,7 +59,7 @@ class View:
     @cached_property
     def device_lengths_B(self) -> Tensor:
         """The lengths where the ids are."""
-        return _moved(self.lengths_B, self.ids_BT.device)
+        return _moved(self.lengths_B, self.ids_BT.device) if self.given_lengths_B is None else self.given_lengths_B
 
     def reversed(self) -> View:
         """The words in reverse order; start token, end token and padding stay where they are."""

@@ -144,8 +144,8 @@ class RecordedSteps:
         nothing = _packed(batch, places, Numbers(0, 0.0, {}), [])
         buffer = torch.from_numpy(nothing).to(self.device)
         ids, lengths_B, rows_B, keys_K, bits_F = buffer.split(sizes)
-        view = View(ids.view(count, places), batch.decoder.lengths_B)
-        view.__dict__["device_lengths_B"] = lengths_B  # a cached property, which would copy from the host
+        nowhere = torch.empty(0)  # lengths on the host would be those of this batch for ever
+        view = View(ids.view(count, places), nowhere, given_lengths_B=lengths_B)
         keys = _StreamKeys(keys_K)
         noise = _RecordedNoise(self.seed, 0, rows_B, keys=keys)
         here = torch.cuda.current_stream(self.device)
