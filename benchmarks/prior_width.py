@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import record
-from benchmarks.side_by_side import run_side_by_side
+from textspace.reproduce.side_by_side import side_by_side
 
 NOISES = ("posterior", "scaled")
 
@@ -86,7 +86,8 @@ def main() -> None:
     runs = [(scale, noise, weight) for scale in given.scales for noise in given.noises for weight in given.weights]
     same = [sys.executable, "-m", "benchmarks.prior_width", *sys.argv[1:], "--worker"]
     commands = {run_name(*run): [*same, *map(str, run)] for run in runs}
-    failed = run_side_by_side(commands, given.out, together=given.together, minutes=given.minutes)
+    ended = side_by_side(commands, given.out, together=given.together, minutes=given.minutes)
+    failed = {each.name: f"{each.how}: {each.said}" for each in ended if each.how != "done"}
     options = " ".join(sys.argv[1:]).replace(str(given.out), "FOLDER")
     found = {run_name(*run): found_in(given.out / run_name(*run)) for run in runs}
     record(

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from textspace.cli import answering, judging, making, reading, sampling, using  # noqa: F401 (each adds its commands)
+from textspace.cli import (  # noqa: F401 (each adds its commands)
+    answering,
+    judging,
+    making,
+    reading,
+    reproducing,
+    sampling,
+    using,
+)
 from textspace.cli.shared import app, tell
 from textspace.errors import TextspaceError
 

@@ -1,0 +1,169 @@
+"""The command that reproduces the papers' tables."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from textspace.cli.shared import Device, Json, app, print_json, print_table, tell
+from textspace.errors import TextspaceError
+
+if TYPE_CHECKING:
+    from textspace.reproduce.report import Reproduction
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="A table; --list names them.", show_default=False)] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder that holds the table's corpus in a folder of its own.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for runs and results; by default reproduced/NAME.")
+    ] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Only this row; may be repeated, or several with commas.", metavar="ROW")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="At most so many seeds of each row.", min=1)] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="Importance samples, instead of the table's number.", min=1)
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="At most so many epochs.", min=1)] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change an option of every run: training.precision=bf16", metavar="PATH=VALUE"),
+    ] = None,
+    together: Annotated[
+        int | None, typer.Option(help="Runs side by side; by default 8 on a GPU and 1 without.", min=1)
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="When they are over, runs are stopped so that they can go on.", min=0)
+    ] = None,
+    tf32: Annotated[bool, typer.Option("--tf32", help="Train (and never measure) with TF32.")] = False,
+    from_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            help="Results as NAME.json, whose runs are not run again; without --data they are only written and drawn "
+            "anew. May be repeated to join several.",
+            metavar="FILE",
+        ),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the tables, and what each needs.")] = False,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Run a table of a paper end to end: train what is missing, score it, and print it beside the paper's numbers.
+
+    Every run is a process of its own with a folder in --out. What was interrupted goes on with the same command, and
+    what is done is not done again. NAME.json, NAME.md and NAME.png in --out hold the results.
+
+    Examples:
+
+      textspace reproduce --list
+
+      textspace reproduce tiny --out tiny-table
+
+      textspace reproduce ptb-remedies --data corpora --together 12 --minutes 55
+
+      textspace reproduce ptb-remedies --data corpora --rows vae,pretrain-free-bits-4 --seeds 1 --epochs 10 --samples 50
+
+      textspace reproduce ptb-remedies --from ptb-remedies.json --out redrawn
+    """
+    from textspace.reproduce.tables import table
+
+    if list_:
+        _print_tables(as_json)
+        return
+    known = _joined(from_ or [])
+    if name is None and known is None:
+        raise TextspaceError("name a table, such as: textspace reproduce ptb-remedies --data corpora; --list names all")
+    asked_for = known.table if name is None and known is not None else table(str(name))
+    if known is not None and known.table.name != asked_for.name:
+        raise TextspaceError(f"{from_[0] if from_ else ''} is of {known.table.name} and not of {asked_for.name}")
+    folder = out or Path("reproduced") / asked_for.name
+    interrupted = False
+    if known is None or data is not None:
+        from textspace.reproduce.run import Asked, run
+
+        chosen = [each for written in rows or [] for each in written.split(",")]
+        asked = Asked(chosen, seeds, samples, epochs, set_ or [], tf32, device)
+        known, interrupted = run(
+            asked_for,
+            data,
+            folder,
+            asked,
+            known=known,
+            together=together,
+            minutes=minutes,
+            command=_command(asked_for.name, asked_for.builtin, asked),
+            say=tell,
+        )
+    _show(known, folder, as_json)
+    if interrupted or known.missing:
+        tell(f"runs missing: {len(known.missing)}; the same command goes on where it stopped")
+    if interrupted:
+        raise typer.Exit(130)
+    if any(why.startswith("failed") for why in known.missing.values()):
+        raise typer.Exit(1)
+
+
+def _joined(files: list[Path]) -> Reproduction | None:
+    from textspace.reproduce.report import Reproduction
+
+    found = None
+    for path in files:
+        each = Reproduction.load(path)
+        found = each if found is None else found.joined(each)
+    return found
+
+
+def _command(name: str, builtin: bool, asked: object) -> str:
+    """What repeats it on any machine."""
+    from textspace.reproduce.run import Asked
+
+    assert isinstance(asked, Asked)
+    words = ["textspace", "reproduce", name, *([] if builtin else ["--data", "CORPORA"])]
+    words += [word for row in asked.rows for word in ("--rows", row)]
+    numbers = {"--seeds": asked.seeds, "--samples": asked.samples, "--epochs": asked.epochs}
+    words += [word for option, value in numbers.items() if value is not None for word in (option, str(value))]
+    words += [word for change in asked.changes for word in ("--set", change)]
+    return shlex.join([*words, *(["--tf32"] if asked.tf32 else [])])
+
+
+def _show(found: Reproduction, folder: Path, as_json: bool) -> None:
+    from rich.console import Console
+
+    from textspace.reproduce.showing import explained, fitting, save, terminal_rows
+
+    paths = save(found, folder)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    columns = fitting(found, Console().width)
+    heads = {"": "left", "runs": "left"} | {column.label: "right" for column in columns}
+    print_table(heads, terminal_rows(found, columns), whole="")
+    typer.echo()
+    for line in explained(found):
+        typer.echo(line)
+    if left := len(found.table.columns) - len(columns):
+        typer.echo(f"Columns that do not fit here: {left}.")
+    typer.echo(f"All of it is in {paths['md']}, {paths['json'].name} and {paths['png'].name}.")
+
+
+def _print_tables(as_json: bool) -> None:
+    from textspace.reproduce.tables import TABLES
+
+    if as_json:
+        print_json({name: each.to_dict() for name, each in TABLES.items()})
+        return
+    rows = []
+    for name, each in TABLES.items():
+        count = sum(row.seeds for row in each.trained.values())
+        needs = "nothing" if each.builtin else f"{each.corpus}/" + (", files of tasks" if each.tasks else "")
+        rows.append((name, needs, f"{count}", each.about, each.paper))
+    columns = {"table": "left", "in --data": "left", "runs": "right", "about": "left", "paper": "left"}
+    print_table(columns, rows, whole="table")

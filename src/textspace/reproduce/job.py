@@ -1,0 +1,118 @@
+"""One run as a file: what to train, how to score it, and whether that was done already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from textspace.config import Recipe
+from textspace.errors import TextspaceError
+from textspace.train import checkpoints
+from textspace.train.pretraining import first_phase
+from textspace.train.resuming import weight_relevant
+
+__all__ = ["NUMBERS", "Job", "read_json"]
+
+JOB, NUMBERS = "job.json", "numbers.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A space to train and score.
+
+    Args:
+        recipe: with the seed.
+        source: the text.
+        samples: of the importance-weighted bound.
+        label: column of the classes, from 1.
+        measures: of the test split besides likelihood and posteriors.
+        effort: how hard those try, where it is not the usual.
+        tasks: folder with the files of tasks.
+        tf32: train, and never measure, with TF32.
+        device: "cpu" or "cuda"; by default the GPU where there is one.
+    """
+
+    recipe: Recipe
+    source: str
+    samples: int
+    label: int | None = None
+    measures: tuple[str, ...] = ()
+    effort: dict[str, int] = field(default_factory=dict)
+    tasks: str | None = None
+    tf32: bool = False
+    device: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of all of the recipe that decides the weights, but for when to stop."""
+        return _digest(weight_relevant(self.recipe))
+
+    @property
+    def first_phase(self) -> str | None:
+        """Of the first phase that a run begins with: runs for which it is the same share one."""
+        if self.recipe.pretrain is None:
+            return None
+        phase = first_phase(self.recipe)
+        return _digest(weight_relevant(phase).but({"training.epochs": phase.training.epochs}))
+
+    def write(self, folder: Path) -> None:
+        """Leave the job where a worker finds it; a folder with a run of another recipe is refused."""
+        earlier = read_json(folder / JOB)
+        if earlier and checkpoints.newest(folder) and Job.from_dict(earlier).digest != self.digest:
+            raise TextspaceError(
+                f"{folder} holds a run with other settings: choose another folder with --out, or remove that one"
+            )
+        checkpoints.write_file(folder / JOB, json.dumps(self.to_dict(), indent=1).encode())
+
+    @classmethod
+    def read(cls, folder: Path) -> Job:
+        found = read_json(folder / JOB)
+        if not found:
+            raise TextspaceError(f"there is no {folder / JOB} that says what to run")
+        return cls.from_dict(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in asdict(self)} | {"recipe": json.loads(self.recipe.to_json())}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Job:
+        return cls(**data | {"recipe": Recipe.parse(data["recipe"]), "measures": tuple(data["measures"])})
+
+    # What was done already
+
+    def is_trained(self, numbers: Mapping[str, Any]) -> bool:
+        """Whether a run is the one asked for: of this recipe, and it stopped by itself or is as long."""
+        if numbers.get("digest") != self.digest or numbers["steps_at_most"] != self.recipe.training.steps:
+            return False
+        return numbers["epochs"] >= self.recipe.training.epochs or numbers["epochs"] < numbers["epochs_at_most"]
+
+    def is_scored(self, numbers: Mapping[str, Any]) -> bool:
+        """Whether it was scored with as many samples."""
+        return self.is_trained(numbers) and numbers.get("importance_samples") == self.samples
+
+    def is_done(self, numbers: Mapping[str, Any]) -> bool:
+        """Whether everything that is asked for was measured, too."""
+        known = {*numbers.get("measures", {}), *numbers.get("not_measured", {})}
+        same = not self.measures or numbers.get("effort") == self.effort
+        return self.is_scored(numbers) and same and known.issuperset(self.measures)
+
+
+def _digest(recipe: Recipe) -> str:
+    return sha256(recipe.to_json().encode()).hexdigest()[:16]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object from a file; nothing where there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise TextspaceError(f"cannot read {path}: {error}; remove it to begin anew") from None
+    if not isinstance(found, dict):
+        raise TextspaceError(f"{path} is not ours: remove it to begin anew")
+    return found

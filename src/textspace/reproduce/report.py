@@ -1,0 +1,188 @@
+"""A reproduction as data: every run's numbers, and what they come to beside the paper's."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from textspace.errors import TextspaceError
+from textspace.reproduce.table import Column, Row, Table
+
+__all__ = ["Cell", "Line", "Reproduction", "run_name"]
+
+FORMAT = 1
+Runs = Mapping[str, Mapping[str, Any]]
+
+
+def run_name(row: str, seed: int) -> str:
+    return f"{row}-seed{seed}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Our number and the paper's.
+
+    Args:
+        ours: the mean over seeds; None where there is none (yet).
+        error: its standard error over seeds, or over test sentences where there is one seed.
+        paper: the paper's.
+        difference: ours less the paper's in standard errors of ours; where the table has a reference, that of the gaps
+            to it. None where there is nothing to compare, or no error.
+    """
+
+    ours: float | None = None
+    error: float | None = None
+    paper: float | None = None
+    difference: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row with its cells by the keys of columns, and how many of its runs are done."""
+
+    row: Row
+    cells: dict[str, Cell]
+    done: int
+    wanted: int
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table, and the runs there are of it.
+
+    Args:
+        table: with the paper's numbers.
+        runs: by name: "row", "seed", "state" ("done" or "missing"), and what was measured.
+        wanted: how many seeds of which rows were asked for.
+        command: what repeats it.
+        deviations: from what the table says, in words.
+    """
+
+    table: Table
+    runs: Runs
+    wanted: Mapping[str, int]
+    command: str = ""
+    deviations: list[str] | tuple[str, ...] = ()
+
+    def lines(self) -> list[Line]:
+        """The rows that were asked for, and those that the paper quotes."""
+        return [self._line(row) for row in self.table.rows if row.recipe is None or row.name in self.wanted]
+
+    @property
+    def unasked(self) -> list[str]:
+        """Rows that could be trained and were not asked for."""
+        return [name for name in self.table.trained if name not in self.wanted]
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Runs that were asked for and have no numbers, and why."""
+        names = (run_name(row, seed) for row, seeds in self.wanted.items() for seed in range(seeds))
+        return {
+            name: self.runs.get(name, {}).get("said", "not begun")
+            for name in names
+            if self.runs.get(name, {}).get("state") != "done"
+        }
+
+    @property
+    def machines(self) -> list[dict[str, Any]]:
+        """What the runs ran on, each once."""
+        found: list[dict[str, Any]] = []
+        for run in self.runs.values():
+            if (machine := run.get("machine")) and machine not in found:
+                found.append(machine)
+        return found
+
+    def _done(self, row: str) -> list[Mapping[str, Any]]:
+        return [run for run in self.runs.values() if run["row"] == row and run["state"] == "done"]
+
+    def _line(self, row: Row) -> Line:
+        cells = {column.key: self._cell(row, column) for column in self.table.columns}
+        return Line(row, cells, len(self._done(row.name)), self.wanted.get(row.name, 0))
+
+    def _cell(self, row: Row, column: Column) -> Cell:
+        ours, error = _mean([_value(run, column) for run in self._done(row.name)])
+        paper = row.paper.get(column.key)
+        if ours is None or paper is None:
+            return Cell(ours, error, paper)
+        difference, total = ours - paper, error
+        if self.table.reference is not None:
+            if row.name == self.table.reference:
+                return Cell(ours, error, paper)
+            reference = self.table.trained[self.table.reference]
+            theirs = reference.paper.get(column.key)
+            beside, its_error = _mean([_value(run, column) for run in self._done(reference.name)])
+            if beside is None or theirs is None or error is None or its_error is None:
+                return Cell(ours, error, paper)
+            difference, total = (ours - beside) - (paper - theirs), math.hypot(error, its_error)
+        return Cell(ours, error, paper, difference / total if total else None)
+
+    # On disk
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that is needed to write and draw it again."""
+        return {
+            "format": FORMAT,
+            "command": self.command,
+            "machine": self.machines[-1] if self.machines else None,
+            "deviations": list(self.deviations),
+            "wanted": dict(self.wanted),
+            "missing": self.missing,
+            "table": self.table.to_dict(),
+            "runs": {name: dict(run) for name, run in self.runs.items()},
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> Reproduction:
+        """From a file that `to_dict` went into."""
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["format"] != FORMAT:
+                raise TextspaceError(
+                    f"{path} has format {data['format']} and this version of textspace reads {FORMAT}: update textspace"
+                )
+            table = Table.from_dict(data["table"])
+            return cls(table, data["runs"], data["wanted"], data["command"], data["deviations"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise TextspaceError(f"cannot read the reproduction {path}: {error}") from None
+
+    def joined(self, other: Reproduction) -> Reproduction:
+        """With the runs of another; of a run that both have the other's, unless only ours is done."""
+        if self.table.name != other.table.name:
+            raise TextspaceError(f"{self.table.name} and {other.table.name} are two tables: join those of one")
+        runs = dict(self.runs)
+        for name, run in other.runs.items():
+            if run["state"] == "done" or runs.get(name, {}).get("state") != "done":
+                runs[name] = run
+        wanted = {name: max(self.wanted.get(name, 0), other.wanted.get(name, 0)) for name in self.table.trained}
+        wanted = {name: seeds for name, seeds in wanted.items() if seeds}
+        deviations = list(dict.fromkeys([*self.deviations, *other.deviations]))
+        return Reproduction(other.table, runs, wanted, other.command or self.command, deviations)
+
+
+def _value(run: Mapping[str, Any], column: Column) -> tuple[float, float | None] | None:
+    """A number of a run and its standard error over sentences."""
+    for key in filter(None, (column.key, column.otherwise)):
+        measure, _, name = key.rpartition(".")
+        found = run.get("measures", {}).get(measure, {}) if measure else run.get("test", {})
+        if name in found:
+            value, error = found[name]  # in files, what is not finite is its name
+            return float(value), None if error is None else float(error)
+    return None
+
+
+def _mean(values: list[tuple[float, float | None] | None]) -> tuple[float | None, float | None]:
+    """The mean over seeds and its standard error; of a single one, that over sentences.
+
+    >>> _mean([(2.0, 9.0), (4.0, 9.0)]), _mean([(2.0, 9.0)]), _mean([None])
+    ((3.0, 1.0), (2.0, 9.0), (None, None))
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return known[0] if known else (None, None)
+    numbers = [value for value, _ in known]
+    return statistics.fmean(numbers), statistics.stdev(numbers) / math.sqrt(len(numbers))

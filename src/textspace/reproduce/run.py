@@ -1,0 +1,238 @@
+"""From a table and the user's data to a reproduction: trains what is missing, and collects what is there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from textspace.data.finding import SPLITS, find
+from textspace.data.options import ReadOptions
+from textspace.errors import TextspaceError
+from textspace.progress import track
+from textspace.reproduce.job import NUMBERS, Job, read_json
+from textspace.reproduce.report import Reproduction, run_name
+from textspace.reproduce.side_by_side import Ended, side_by_side
+from textspace.reproduce.table import Table
+from textspace.train.fit import PRETRAINING
+from textspace.train.log import records
+
+__all__ = ["CURVES", "Asked", "collected", "command_of", "default_together", "jobs_of", "ready_beside", "run"]
+
+CURVES = (
+    "elbo",
+    "dual_elbo",
+    "nll",
+    "mim",
+    "reconstruction",
+    "kl",
+    "dual_kl",
+    "mi",
+    "active_units",
+    "feature_cosine",
+    "hoyer_samples",
+    "hoyer_means",
+    "marginal_kl",
+)
+"""What validations measure that is kept, epoch by epoch."""
+
+TOGETHER_ON_A_GPU = 8
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for where it is not what the table says.
+
+    Args:
+        rows: only these.
+        seeds: at most so many.
+        samples: of the importance-weighted bound.
+        epochs: at most so many.
+        changes: settings of every run, written `path=value`.
+        tf32: train with TF32.
+        device: "cpu" or "cuda".
+    """
+
+    rows: list[str] = field(default_factory=list)
+    seeds: int | None = None
+    samples: int | None = None
+    epochs: int | None = None
+    changes: list[str] = field(default_factory=list)
+    tf32: bool = False
+    device: str | None = None
+
+    def wanted(self, table: Table) -> dict[str, int]:
+        """How many seeds of which rows."""
+        most = self.seeds or sys.maxsize
+        return {name: min(row.seeds, most) for name, row in table.chosen(self.rows).items()}
+
+    def deviations(self, table: Table) -> list[str]:
+        """Where the numbers are not made as the table says, in words."""
+        found = [f"{change} in every run" for change in self.changes]
+        if self.epochs is not None and self.epochs != table.epochs:
+            usual = "as many as the recipes say" if table.epochs is None else f"{table.epochs}"
+            found.append(f"at most {self.epochs} epochs instead of {usual}")
+        if self.samples is not None and self.samples != table.samples:
+            found.append(f"{self.samples} importance samples instead of {table.samples}")
+        if self.tf32:
+            found.append("trained with TF32")
+        return found
+
+
+def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
+    """Every run by name, in the order in which they are begun: rows with many seeds first, seed by seed."""
+    source = _source(table, data)
+    wanted = asked.wanted(table)
+    runs = [(name, seed) for name, seeds in wanted.items() for seed in range(seeds)]
+    runs.sort(key=lambda run: (-table.trained[run[0]].seeds, run[1]))
+    return {
+        run_name(name, seed): Job(
+            recipe=table.recipe_of(table.trained[name], seed, epochs=asked.epochs, changes=asked.changes),
+            source=source,
+            samples=asked.samples or table.samples,
+            label=table.label,
+            measures=table.measures,
+            effort=dict(table.effort),
+            tasks=str(data) if table.tasks else None,
+            tf32=asked.tf32,
+            device=asked.device,
+        )
+        for name, seed in runs
+    }
+
+
+def _source(table: Table, data: Path | None) -> str:
+    if table.builtin:
+        return table.corpus
+    if data is None:
+        raise TextspaceError(f"{table.name} needs the corpus {table.corpus!r}: name the folder that holds it, --data")
+    folder = data / table.corpus
+    kind = ".txt, a sentence a line" if table.label is None else f".tsv, the class in column {table.label}"
+    files = f"files train, valid and test ({kind}; also .gz)"
+    if not folder.is_dir():
+        raise TextspaceError(f"there is no folder {folder}, which {table.name} needs: it wants {files} there")
+    there = {split for found in find(folder, ReadOptions()) for split in found.readers}
+    if lacking := [split for split in SPLITS if split not in there]:
+        raise TextspaceError(f"{folder} has no file {' and no file '.join(lacking)}: {table.name} wants {files} there")
+    return str(folder)
+
+
+def default_together(device: str | None = None) -> int:
+    """How many runs side by side: a GPU has room for several, whose steps wait for the host."""
+    import torch
+
+    return TOGETHER_ON_A_GPU if torch.cuda.is_available() and device != "cpu" else 1
+
+
+def command_of(folder: Path) -> list[str]:
+    """What does the job in a folder."""
+    return [sys.executable, "-m", "textspace.reproduce.worker", str(folder)]
+
+
+def ready_beside(jobs: Mapping[str, Job], folder: Path) -> Callable[[str, Collection[str]], bool]:
+    """Whether a run may begin: not while another trains the first phase that both begin with, since it would wait."""
+    phases = {name: job.first_phase for name, job in jobs.items()}
+
+    def ready(name: str, running: Collection[str]) -> bool:
+        same = (other for other in running if phases[name] is not None and phases[other] == phases[name])
+        return all((folder / other / PRETRAINING).exists() for other in same)
+
+    return ready
+
+
+def run(
+    table: Table,
+    data: Path | None,
+    out: Path,
+    asked: Asked,
+    *,
+    known: Reproduction | None = None,
+    together: int | None = None,
+    minutes: float | None = None,
+    command: str = "",
+    say: Callable[[str], None] = lambda text: None,
+) -> tuple[Reproduction, bool]:
+    """Train and score what is missing of a table, and collect all of it in `out`.
+
+    Args:
+        table: what to reproduce.
+        data: the folder that holds its corpus.
+        out: where runs lie, each in a folder of its own, and go on when asked for again.
+        asked: what differs from the table.
+        known: an earlier reproduction, whose finished runs are taken as they are.
+        together: runs side by side.
+        minutes: for all of them.
+        command: what repeats it, for the record.
+        say: takes a line about each run.
+
+    Returns:
+        What there is now, and whether it was interrupted.
+    """
+    jobs = jobs_of(table, data, asked)
+    before = known.runs if known else {}
+    taken = {name: before[name] for name, job in jobs.items() if name in before and job.is_done(before[name])}
+    missing = {
+        name: job
+        for name, job in jobs.items()
+        if name not in taken and not job.is_done(read_json(out / name / NUMBERS))
+    }
+    for name, job in missing.items():
+        job.write(out / name)
+    if missing:
+        say(f"{table.name}: {len(jobs) - len(missing)} of {len(jobs)} runs are done, {len(missing)} to go")
+    ended, interrupted = {}, False
+    try:
+        processes = side_by_side(
+            {name: command_of(out / name) for name in missing},
+            out,
+            together=together or default_together(asked.device),
+            minutes=minutes,
+            ready=ready_beside(missing, out),
+        )
+        for each in track(processes, table.name, True, len(missing)):
+            ended[each.name] = each
+            say(f"[{len(ended)}/{len(missing)}] {_told(each, out)}")
+    except KeyboardInterrupt:
+        interrupted = True
+    runs = taken | {
+        name: _run(name, out, ended.get(name), done=name not in missing or ended.get(name, _NEVER).how == "done")
+        for name in jobs
+        if name not in taken
+    }
+    found = Reproduction(table, runs, asked.wanted(table), command, asked.deviations(table))
+    return (found if known is None else known.joined(found)), interrupted
+
+
+_NEVER = Ended("", "not begun")
+
+
+def _told(ended: Ended, out: Path) -> str:
+    if ended.how == "done":
+        numbers = read_json(out / ended.name / NUMBERS)
+        return f"{ended.name}: {numbers.get('stopped')}, {numbers.get('seconds', 0):.0f} s"
+    return f"{ended.name}: {ended.how}{': ' + ended.said if ended.said else ''}"
+
+
+def _run(name: str, out: Path, ended: Ended | None, *, done: bool) -> dict[str, Any]:
+    """What is known of a run, for a report."""
+    row, _, seed = name.rpartition("-seed")
+    facts: dict[str, Any] = {"row": row, "seed": int(seed), "state": "done" if done else "missing"}
+    if not done and ended is not None:
+        facts["said"] = f"{ended.how}: {ended.said}".rstrip(": ").replace(str(out), "FOLDER")
+    return facts | collected(out / name, with_numbers=done)
+
+
+def collected(folder: Path, *, with_numbers: bool = True) -> dict[str, Any]:
+    """The numbers of the run in a folder, where it has ended, and its validations so far."""
+    found = read_json(folder / NUMBERS) if with_numbers else {}
+    log = folder / "steps.jsonl"
+    validations = list(records(log, "validation")) if log.exists() else []
+    if validations:
+        found["by_epoch"] = {
+            name: [round(line[name], 4) for line in validations] for name in CURVES if name in validations[0]
+        }
+        found["epoch"] = [round(line["epoch"], 3) for line in validations]
+        found["seconds_by_epoch"] = [round(line["seconds"], 1) for line in validations]
+    return found

@@ -1,0 +1,148 @@
+"""A reproduction for people: rows for the terminal, Markdown, and all files of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from textspace.evaluate.reports.report import to_json
+from textspace.evaluate.reports.text import as_text, markdown_table, shown
+from textspace.reproduce.picture import draw
+from textspace.reproduce.report import Cell, Line, Reproduction
+from textspace.reproduce.table import Column
+from textspace.train.checkpoints import write_file
+
+__all__ = ["explained", "fitting", "markdown", "save", "terminal_rows"]
+
+
+def save(found: Reproduction, folder: Path) -> dict[str, Path]:
+    """Write `folder`/NAME.json, .md and .png; the first is enough to make the others again."""
+    paths = {ending: folder / f"{found.table.name}.{ending}" for ending in ("json", "md", "png")}
+    content = json.dumps(to_json(found.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
+    write_file(paths["json"], (content + "\n").encode())
+    write_file(paths["md"], markdown(found).encode())
+    draw(found).savefig(paths["png"], dpi=130)
+    return paths
+
+
+def ours(cell: Cell) -> str:
+    """
+    >>> ours(Cell(96.3061, 0.2, 96.17, 0.68)), ours(Cell(32.0, 0.0, 32)), ours(Cell(0.0025, 8e-5)), ours(Cell())
+    ('96.31 ± 0.20', '32', '0.003 ± 0.000', '')
+    """
+    if cell.ours is None or not math.isfinite(cell.ours):
+        return shown(cell.ours)
+    if not cell.error or not math.isfinite(cell.error):
+        return f"{cell.ours:,.3f}".rstrip("0").rstrip(".")
+    decimals = min(3, max(0, 1 - math.floor(math.log10(cell.error))))
+    return f"{cell.ours:,.{decimals}f} ± {cell.error:,.{decimals}f}"
+
+
+def paper(cell: Cell) -> str:
+    return "" if cell.paper is None else f"{cell.paper:g}"
+
+
+def difference(cell: Cell) -> str:
+    """
+    >>> difference(Cell(96.3, 0.2, 96.17, 0.68)), difference(Cell(32.0, 0.0, 32.0)), difference(Cell(0.1, None, 0.0))
+    ('+0.7', '', '')
+    """
+    if cell.difference is None:
+        return ""
+    return f"{cell.difference:+,.{1 if abs(cell.difference) < 100 else 0}f}"
+
+
+def runs(line: Line) -> str:
+    """How many of a row's runs are done; a star where errors are over sentences."""
+    if line.row.recipe is None:
+        return "quoted"
+    done = f"{line.done}" if line.done == line.wanted else f"{line.done} of {line.wanted}"
+    return done + ("*" if line.done == 1 else "")
+
+
+# The terminal
+
+
+def terminal_rows(found: Reproduction, columns: Sequence[Column]) -> Iterator[tuple[str, ...]]:
+    """Ours, below it the paper's, and below that the difference in standard errors, as far as there are any."""
+    for line in found.lines():
+        cells = [line.cells[column.key] for column in columns]
+        if line.row.recipe is not None:
+            yield line.row.name, runs(line), *(ours(cell) for cell in cells)
+        for name, show in (("  paper", paper), ("  difference", difference)):
+            texts = [show(cell) for cell in cells]
+            if any(texts):
+                yield (name if line.row.recipe else line.row.name), "" if line.row.recipe else "quoted", *texts
+
+
+def fitting(found: Reproduction, width: int) -> tuple[Column, ...]:
+    """The first columns of the table that fit into a line."""
+    columns = found.table.columns
+    for count in range(len(columns), 1, -1):
+        rows = [("", "runs", *(column.label for column in columns[:count])), *terminal_rows(found, columns[:count])]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        if sum(widths) + 2 * len(widths) <= width:
+            return columns[:count]
+    return columns[:1]
+
+
+def explained(found: Reproduction) -> list[str]:
+    """What a reader of the numbers must know."""
+    lines = []
+    if any(line.done > 1 for line in found.lines()):
+        lines.append("± is the standard error over seeds.")
+    if any(line.done == 1 for line in found.lines()):
+        lines.append("* one seed: ± is the standard error over test sentences (or what its measure says).")
+    if any(cell.difference is not None for line in found.lines() for cell in line.cells.values()):
+        gap = f" Compared are gaps to {found.table.reference}." if found.table.reference else ""
+        lines.append(f"difference: ours less the paper's in standard errors of ours.{gap}")
+    lines += found.table.notes
+    lines += [f"Not as the table says: {each}." for each in found.deviations]
+    lines += [f"Missing: {name} ({why})." for name, why in found.missing.items()]
+    if found.unasked:
+        lines.append(f"Not asked for: {', '.join(found.unasked)}.")
+    return lines
+
+
+# Markdown
+
+
+def markdown(found: Reproduction) -> str:
+    """The whole as Markdown: numbers beside the paper's, and what they cost."""
+    table = found.table
+    heads = ("row", "in the paper", "runs", *(column.label for column in table.columns))
+    rows = [
+        (line.row.name, line.row.in_paper, runs(line), *(_beside(cell) for cell in line.cells.values()))
+        for line in found.lines()
+    ]
+    lines = [f"# {table.name}", "", as_text(table.about), "", f"The paper: {as_text(table.paper)}.", ""]
+    lines += ["Ours (the paper's; difference in standard errors).", ""]
+    lines += markdown_table(heads, rows, "lll" + "r" * len(table.columns))
+    lines += [*(f"- {as_text(each)}" for each in explained(found)), "", f"![{table.name}]({table.name}.png)", ""]
+    if costs := list(_costs(found)):
+        heads = ("run", "seconds", "epochs", "steps", "encoder updates", "decoder updates", "parameters", "stopped")
+        lines += ["## What it cost", "", *markdown_table(heads, costs, "lrrrrrrl")]
+    lines += ["## To repeat this", "", f"    {found.command}", ""]
+    lines += [f"- {', '.join(f'{name} {value}' for name, value in each.items() if value)}" for each in found.machines]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _beside(cell: Cell) -> str:
+    """
+    >>> _beside(Cell(96.3061, 0.2, 96.17, 0.68)), _beside(Cell(None, None, 43.0)), _beside(Cell(1.5, 0.5))
+    ('96.31 ± 0.20 (96.17; +0.7)', '(43)', '1.50 ± 0.50')
+    """
+    inside = "; ".join(filter(None, (paper(cell), difference(cell))))
+    return " ".join(filter(None, (ours(cell), f"({inside})" if inside else "")))
+
+
+def _costs(found: Reproduction) -> Iterator[tuple[str, ...]]:
+    for name, run in found.runs.items():
+        if run["state"] == "done":
+            names = "steps", "encoder_updates", "decoder_updates", "parameters"
+            seconds = f"{run['seconds']:,.0f}"
+            if run.get("pretraining"):
+                seconds += f" + {run['pretraining']['seconds']:,.0f} before"
+            yield name, seconds, f"{run['epochs']:,}", *(f"{run[each]:,}" for each in names), run["stopped"]

@@ -1,0 +1,137 @@
+"""What a table is: rows that can be trained, the columns that are measured, and the paper's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from textspace.config import Recipe
+from textspace.errors import TextspaceError, nearest
+from textspace.recipes import recipe, sized
+
+__all__ = ["Column", "Row", "Table", "printed"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of every row.
+
+    Args:
+        key: of an estimate of the test split's likelihood and posteriors, such as "nll", or "measure.estimate".
+        label: its heading.
+        otherwise: the key that stands in for it where a space has no such number.
+    """
+
+    key: str
+    label: str
+    otherwise: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row that is trained with each of its seeds; without a recipe, one of a system that the paper only quotes.
+
+    `paper` has the paper's numbers by the keys of columns, and `in_paper` what the paper calls the row.
+    """
+
+    name: str
+    recipe: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 1
+    paper: Mapping[str, float] = field(default_factory=dict)
+    in_paper: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure of a paper.
+
+    Args:
+        name: as it is asked for.
+        about: one line.
+        paper: which tables of which paper.
+        corpus: a folder inside the user's data, or "builtin:N".
+        columns: from the left; the first ones are what matters most.
+        rows: from above. Those with more seeds are trained first.
+        sizes: of encoder and decoder, those that the papers use on a corpus; None leaves the recipes' own.
+        settings: of every row, by their paths.
+        epochs: at most so many; None leaves the recipes' own.
+        label: column of the classes, from 1.
+        measures: of the test split besides likelihood and posteriors.
+        effort: how hard those try, where it is not the usual.
+        samples: of the importance-weighted bound.
+        tasks: whether measures read files of tasks, which then lie in the user's data too.
+        reference: the row that others are compared with where the corpus is not the paper's: then gaps to it are
+            compared, and not the numbers themselves.
+        notes: what a reader of the numbers must know.
+    """
+
+    name: str
+    about: str
+    paper: str
+    corpus: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    sizes: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    epochs: int | None = None
+    label: int | None = None
+    measures: tuple[str, ...] = ()
+    effort: Mapping[str, int] = field(default_factory=dict)
+    samples: int = 100
+    tasks: bool = False
+    reference: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def builtin(self) -> bool:
+        """Whether the corpus is made here and needs no files."""
+        return self.corpus.startswith("builtin")
+
+    @property
+    def trained(self) -> dict[str, Row]:
+        """The rows that can be trained, by name."""
+        return {row.name: row for row in self.rows if row.recipe is not None}
+
+    def chosen(self, names: list[str]) -> dict[str, Row]:
+        """Rows that can be trained by their names, in the order of the table; all where none is named."""
+        for name in names:
+            if name not in self.trained:
+                raise TextspaceError(f"{self.name} has no row {name!r} to train; {nearest(name, self.trained)}")
+        return {name: row for name, row in self.trained.items() if not names or name in names}
+
+    def recipe_of(self, row: Row, seed: int, *, epochs: int | None = None, changes: list[str] | None = None) -> Recipe:
+        """The recipe of a run; `epochs` is at most as many, and `changes` are settings written `path=value`."""
+        assert row.recipe is not None
+        found = recipe(row.recipe)
+        found = sized(found, self.sizes) if self.sizes else found
+        found = found.but({**self.settings, **row.settings, "training.seed": seed}).with_settings(changes or [])
+        most = epochs or self.epochs
+        return found if most is None else found.but({"training.epochs": min(most, found.training.epochs)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Table:
+        rows, columns = (Row(**row) for row in data["rows"]), (Column(**column) for column in data["columns"])
+        lists = {name: tuple(data[name]) for name in ("measures", "notes")}
+        return cls(**data | lists | {"rows": tuple(rows), "columns": tuple(columns)})
+
+
+def printed(text: str, keys: str) -> dict[str, dict[str, float]]:
+    """The numbers of a table written as the paper prints it, a row a line, by the row's name and by keys.
+
+    >>> printed('''
+    ...     lstm-lm  100.47  -
+    ...     vae      101.39  0.00
+    ... ''', "nll_ppl_word kl")
+    {'lstm-lm': {'nll_ppl_word': 100.47}, 'vae': {'nll_ppl_word': 101.39, 'kl': 0.0}}
+    """
+    rows = [line.split() for line in text.strip().splitlines()]
+    return {
+        name: {key: float(cell) for key, cell in zip(keys.split(), cells, strict=True) if cell != "-"}
+        for name, *cells in rows
+    }

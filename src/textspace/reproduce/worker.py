@@ -1,0 +1,193 @@
+"""One run in a process of its own: trains what a folder's job says, or goes on with it, scores it, writes the numbers.
+
+python -m textspace.reproduce.worker FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+from dataclasses import asdict
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from filelock import FileLock, Timeout
+
+import textspace
+from textspace.data.corpus import open_corpus
+from textspace.data.options import ReadOptions
+from textspace.errors import TextspaceError
+from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.posterior import posterior_statistics
+from textspace.evaluate.reports.report import to_json
+from textspace.reproduce.job import NUMBERS, Job, read_json
+from textspace.space import Space
+from textspace.train import checkpoints
+from textspace.train.fit import prepare, train
+from textspace.train.loop import Interrupted
+
+if TYPE_CHECKING:
+    from textspace.types import Estimate
+
+__all__ = ["machine", "main", "work"]
+
+COPIED = 200
+"""Test sentences that are encoded and decoded again."""
+
+tell = partial(print, flush=True)
+"""To the log, at once: its last line says how a run ended."""
+
+
+def work(folder: Path) -> dict[str, Any]:
+    """Do the job of a folder; what was done before is not done again."""
+    job = Job.read(folder)
+    numbers = read_json(folder / NUMBERS)
+    if job.is_done(numbers):
+        return numbers
+    if not job.is_trained(numbers):
+        numbers = _trained(job, folder)
+    space = Space.load(folder, job.device)
+    if not job.is_scored(numbers):
+        numbers = {name: numbers[name] for name in numbers if name not in ("measures", "not_measured")}
+        numbers |= _scored(space, job)
+        _write(folder, numbers)
+    if job.measures:
+        numbers |= _measured(space, job, folder)
+        _write(folder, numbers)
+    return numbers
+
+
+def _trained(job: Job, folder: Path) -> dict[str, Any]:
+    """Train to the end, from the last checkpoint where there is one."""
+    if job.tf32:
+        torch.set_float32_matmul_precision("high")
+    trained = train(
+        job.source,
+        job.recipe,
+        folder,
+        options=ReadOptions(label=job.label),
+        resume=checkpoints.newest(folder) is not None,
+        device=job.device,
+        curves=False,
+        say=tell,
+    )
+    torch.set_float32_matmul_precision("highest")
+    training = job.recipe.training
+    return {
+        "digest": job.digest,
+        "epochs_at_most": training.epochs,
+        "steps_at_most": training.steps,
+        **asdict(trained),
+        "pretraining": read_json(folder / "metrics.json").get("pretraining"),
+        "machine": machine(job.device),
+    }
+
+
+def _scored(space: Space, job: Job) -> dict[str, Any]:
+    """Likelihood and posteriors of the whole test split, and what there is to read: samples and copies."""
+    corpus = open_corpus(job.source, ReadOptions(label=job.label), normalise=space.recipe.text.normalise)
+    splits = prepare(corpus, space.recipe, tokenizer=space.tokenizer).encoded.splits
+    if not len(splits.get("test", ())):
+        raise TextspaceError(f"{corpus.name} has no test sentences to score: add a file named 'test'")
+    test = splits["test"]
+    began = time.monotonic()
+    estimates = likelihood(space.model, test, samples=job.samples).estimates()
+    statistics = posterior_statistics(space.model, test)
+    estimates |= statistics.estimates() if statistics else {}
+    numbers: dict[str, Any] = {
+        "importance_samples": job.samples,
+        "test": _values(estimates),
+        "test_names": {name: each.name for name, each in estimates.items()},
+        "test_sentences": len(test),
+        "seconds_to_score": time.monotonic() - began,
+        "samples": space.sample(4),
+    }
+    if space.model.posterior is not None:
+        texts = [test.text(row) for row in range(min(COPIED, len(test)))]
+        copies = space.reconstruct(texts)
+        numbers["exact_copies"] = sum(a == b for a, b in zip(texts, copies, strict=True)) / len(texts)
+        numbers["copies"] = list(zip(texts[:3], copies[:3], strict=True))
+    return numbers
+
+
+def _measured(space: Space, job: Job, folder: Path) -> dict[str, Any]:
+    """What the measures asked for find; the whole report stays beside the run."""
+    from textspace.evaluate.measure import Effort
+    from textspace.evaluate.registry import measures_named
+    from textspace.evaluate.subjects import subject_of
+    from textspace.evaluate.suite import evaluate
+
+    subject = subject_of(
+        space,
+        job.source,
+        effort=Effort(**{"importance_samples": job.samples} | job.effort),
+        folder=folder,
+        options=ReadOptions(label=job.label),
+        task_files=Path(job.tasks) if job.tasks else None,
+    )
+    report = evaluate(subject, measures_named(job.measures), cache=folder / "measured", say=tell)
+    report.save(folder / "report")
+    return {
+        "effort": job.effort,
+        "measures": {name: _values(entry.findings.estimates) for name, entry in report.entries.items()},
+        "seconds_to_measure": {name: entry.seconds for name, entry in report.entries.items()},
+        "not_measured": report.skipped,
+    }
+
+
+def _values(estimates: dict[str, Estimate]) -> dict[str, list[float | None]]:
+    return {name: [each.value, each.stderr] for name, each in estimates.items()}
+
+
+def _write(folder: Path, numbers: dict[str, Any]) -> None:
+    checkpoints.write_file(folder / NUMBERS, json.dumps(to_json(numbers), allow_nan=False).encode())
+
+
+def machine(device: str | None = None) -> dict[str, Any]:
+    """What a run ran on, and with which versions."""
+    has_gpu = torch.cuda.is_available() and device != "cpu"
+    return {
+        "date": date.today().isoformat(),
+        "cores": os.cpu_count(),
+        "gpu": torch.cuda.get_device_name() if has_gpu else None,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "textspace": textspace.__version__,
+    }
+
+
+def _end_with_the_parent() -> None:
+    """Whoever started us holds the other end of our standard input: when that closes, stop as if asked to."""
+    while os.read(0, 4096):  # and not sys.stdin, whose lock would be held while Python shuts down
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    """Exit status 0: done, 130: stopped and can go on, 2: something the user can mend, told in the last line."""
+    folder = Path(sys.argv[1])
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            work(folder)
+    except Interrupted as stopped:
+        tell(stopped)
+        raise SystemExit(130) from None
+    except Timeout:
+        tell(f"another process works in {folder}: wait for it to end, or choose another folder with --out")
+        raise SystemExit(2) from None
+    except TextspaceError as error:
+        tell(error)
+        raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Jobs: what was done already, and what runs can share."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from textspace.errors import TextspaceError
+from textspace.recipes import RECIPES
+from textspace.reproduce.job import Job, read_json
+from textspace.reproduce.run import ready_beside
+from textspace.train.fit import PRETRAINING
+
+JOB = Job(RECIPES["vae"], "builtin:9", 10, measures=("melbo",), effort={"decoded": 5})
+
+
+def numbers(job: Job = JOB, **more: Any) -> dict[str, Any]:
+    """Of a run of the job that stopped by itself after 40 epochs."""
+    own = {"digest": job.digest, "steps_at_most": None, "epochs_at_most": job.recipe.training.epochs, "epochs": 40}
+    scores = {"importance_samples": 10, "effort": job.effort, "measures": {"melbo": {}}, "not_measured": {}}
+    return own | scores | more
+
+
+def asked(**training: Any) -> Job:
+    return replace(JOB, recipe=JOB.recipe.but({f"training.{name}": value for name, value in training.items()}))
+
+
+def test_what_was_done_is_known() -> None:
+    assert JOB.is_done(numbers())
+    assert not JOB.is_trained({})
+    assert JOB.is_scored(numbers(measures={}))
+    assert not JOB.is_done(numbers(measures={}))
+    assert JOB.is_done(numbers(measures={}, not_measured={"melbo": "it cannot be"}))
+    assert not JOB.is_done(numbers(effort={"decoded": 6}))
+    assert not JOB.is_scored(numbers(importance_samples=9))
+
+
+def test_another_recipe_or_seed_is_another_run() -> None:
+    assert not asked(seed=1).is_trained(numbers())
+    assert not replace(JOB, recipe=RECIPES["vae-anneal"]).is_trained(numbers())
+
+
+def test_a_run_is_long_enough_when_it_stopped_by_itself_or_has_as_many_epochs() -> None:
+    assert asked(epochs=200).is_trained(numbers())  # stopped by itself
+    assert asked(epochs=30).is_trained(numbers())
+    assert asked(epochs=40).is_trained(numbers(epochs_at_most=40))
+    assert not asked(epochs=41).is_trained(numbers(epochs_at_most=40))
+    assert not asked(steps=5).is_trained(numbers())
+
+
+def test_a_job_survives_its_file_and_refuses_the_folder_of_another(tmp_path: Path) -> None:
+    JOB.write(tmp_path)
+    assert Job.read(tmp_path) == JOB
+    asked(seed=1).write(tmp_path)  # nothing was trained yet
+    (tmp_path / "checkpoints" / "step-00000001").mkdir(parents=True)
+    asked(seed=1, epochs=7).write(tmp_path)
+    with pytest.raises(TextspaceError, match="holds a run with other settings"):
+        JOB.write(tmp_path)
+    with pytest.raises(TextspaceError, match=r"there is no .*job.json"):
+        Job.read(tmp_path / "nowhere")
+
+
+def test_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "numbers.json").write_text("{")
+    with pytest.raises(TextspaceError, match="remove it to begin anew"):
+        read_json(tmp_path / "numbers.json")
+
+
+def test_runs_that_share_a_first_phase_wait_for_the_one_that_trains_it(tmp_path: Path) -> None:
+    base = RECIPES["pretrain-free-bits"]
+    recipes = {
+        "four": base,
+        "eight": base.but({"objective.free_bits.target": 8.0}),
+        "other seed": base.but({"training.seed": 1}),
+        "plain": RECIPES["vae"],
+    }
+    jobs = {name: replace(JOB, recipe=recipe) for name, recipe in recipes.items()}
+    ready = ready_beside(jobs, tmp_path)
+    assert not ready("eight", ["four"])
+    assert ready("other seed", ["four"])
+    assert ready("plain", ["four"])
+    assert ready("four", ["plain"])
+    (tmp_path / "four").mkdir()
+    (tmp_path / "four" / PRETRAINING).touch()
+    assert ready("eight", ["four"])

@@ -1,0 +1,129 @@
+"""What runs come to: means, errors, differences to the paper, and what is missing."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from textspace.errors import TextspaceError
+from textspace.reproduce.picture import limits
+from textspace.reproduce.report import Reproduction
+from textspace.reproduce.showing import explained, fitting, markdown, save, terminal_rows
+from textspace.reproduce.table import Column, Row, Table
+
+TABLE = Table(
+    name="example",
+    about="An example.",
+    paper="nobody",
+    corpus="builtin:10",
+    columns=(Column("nll", "NLL"), Column("tests.score", "score", otherwise="tests.other"), Column("kl", "KL")),
+    rows=(
+        Row("plain", "vae", seeds=3, paper={"nll": 10.0}),
+        Row("better", "ae", paper={"nll": 8.0, "tests.score": 0.5}),
+        Row("elsewhere", paper={"nll": 7.0}, in_paper="Somebody"),
+    ),
+)
+
+
+def run(row: str, seed: int, nll: tuple[float, float | None], **more: Any) -> dict[str, Any]:
+    cost = dict.fromkeys(("seconds", "epochs", "steps", "encoder_updates", "decoder_updates", "parameters"), 7)
+    facts = {"row": row, "seed": seed, "state": "done", "test": {"nll": list(nll)}, "stopped": "by itself"}
+    return facts | cost | more
+
+
+RUNS = {
+    "plain-seed0": run("plain", 0, (9.0, 5.0)),
+    "plain-seed1": run("plain", 1, (11.0, 5.0)),
+    "plain-seed2": {"row": "plain", "seed": 2, "state": "missing", "said": "stopped: in epoch 3"},
+    "better-seed0": run("better", 0, (7.0, 0.5), measures={"tests": {"other": [0.25, None]}}),
+}
+FOUND = Reproduction(TABLE, RUNS, {"plain": 3, "better": 1}, "textspace reproduce example", ["one epoch"])
+
+
+def test_a_mean_over_seeds_has_their_error_and_a_single_seed_that_over_sentences() -> None:
+    plain, better, _ = FOUND.lines()
+    assert (plain.cells["nll"].ours, plain.cells["nll"].error) == (10.0, pytest.approx(1.0))
+    assert plain.cells["nll"].difference == 0
+    assert (plain.done, plain.wanted) == (2, 3)
+    assert (better.cells["nll"].ours, better.cells["nll"].error) == (7.0, 0.5)
+    assert better.cells["nll"].difference == pytest.approx(-2.0)
+
+
+def test_another_number_stands_in_and_one_without_an_error_is_not_compared() -> None:
+    score = FOUND.lines()[1].cells["tests.score"]
+    assert (score.ours, score.paper, score.difference) == (0.25, 0.5, None)
+
+
+def test_with_a_reference_gaps_to_it_are_compared() -> None:
+    beside = Reproduction(
+        Table(**{**TABLE.__dict__, "reference": "plain"}), RUNS, FOUND.wanted, FOUND.command, FOUND.deviations
+    )
+    plain, better, _ = beside.lines()
+    assert plain.cells["nll"].difference is None
+    # ours 7 - 10, the paper's 8 - 10, errors 0.5 and 1
+    assert better.cells["nll"].difference == pytest.approx((-3 + 2) / math.hypot(0.5, 1.0))
+    assert any("gaps to plain" in line for line in explained(beside))
+
+
+def test_missing_runs_and_rows_not_asked_for_are_told() -> None:
+    assert FOUND.missing == {"plain-seed2": "stopped: in epoch 3"}
+    told = "\n".join(explained(FOUND))
+    assert "Missing: plain-seed2 (stopped: in epoch 3)." in told
+    assert "Not as the table says: one epoch." in told
+    fewer = Reproduction(TABLE, {}, {"better": 1})
+    assert fewer.missing == {"better-seed0": "not begun"}
+    assert fewer.unasked == ["plain"]
+    assert [line.row.name for line in fewer.lines()] == ["better", "elsewhere"]
+
+
+def test_the_terminal_has_ours_the_papers_and_the_difference_below_each_other() -> None:
+    assert list(terminal_rows(FOUND, TABLE.columns[:1])) == [
+        ("plain", "2 of 3", "10.0 ± 1.0"),
+        ("  paper", "", "10"),
+        ("  difference", "", "+0.0"),
+        ("better", "1*", "7.00 ± 0.50"),
+        ("  paper", "", "8"),
+        ("  difference", "", "-2.0"),
+        ("elsewhere", "quoted", "7"),
+    ]
+    assert len(fitting(FOUND, 200)) == 3
+    assert len(fitting(FOUND, 40)) == 1
+
+
+def test_a_reproduction_is_written_read_and_joined(tmp_path: Path) -> None:
+    infinite = RUNS | {"better-seed0": run("better", 0, (math.inf, None))}
+    first = Reproduction(TABLE, infinite, FOUND.wanted, FOUND.command)
+    paths = save(first, tmp_path)
+    assert all(path.stat().st_size > 200 for path in paths.values())
+    json.loads(paths["json"].read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    again = Reproduction.load(paths["json"])
+    assert markdown(again) == markdown(first) == paths["md"].read_text()
+    ended = Reproduction(TABLE, {"plain-seed2": run("plain", 2, (10.0, 5.0))}, {"plain": 3})
+    both = again.joined(ended)
+    assert both.missing == {}
+    assert ended.joined(again).runs["plain-seed2"]["state"] == "done"
+    assert both.lines()[0].cells["nll"].error == pytest.approx(1 / math.sqrt(3))
+    with pytest.raises(TextspaceError, match="two tables"):
+        again.joined(Reproduction(Table("other", "", "", "", (), ()), {}, {}))
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"format": 1}')
+    with pytest.raises(TextspaceError, match="cannot read the reproduction"):
+        Reproduction.load(tmp_path / "x.json")
+
+
+def test_a_panel_spans_what_is_compared_with_the_paper() -> None:
+    low, high = limits(FOUND.lines(), TABLE.columns[0])
+    assert (low, high) == (pytest.approx(7 - 0.24), pytest.approx(10 + 0.24))
+    assert limits(FOUND.lines(), TABLE.columns[2]) == (pytest.approx(-0.08), pytest.approx(1.08))
+
+
+def test_markdown_has_every_number_and_what_it_cost() -> None:
+    text = markdown(FOUND)
+    assert "| better |  | 1\\* | 7.00 ± 0.50 (8; -2.0) | 0.25 (0.5) |" in text
+    assert "| elsewhere | Somebody | quoted | (7) |" in text
+    assert "| better-seed0 | 7 | 7 | 7 | 7 | 7 | 7 | by itself |" in text
+    assert "    textspace reproduce example" in text

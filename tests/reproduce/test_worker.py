@@ -1,0 +1,79 @@
+"""One run: trained, scored and measured; only what is missing is done again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers import small
+
+from textspace.data.corpus import open_corpus
+from textspace.errors import TextspaceError
+from textspace.evaluate.likelihood import likelihood
+from textspace.recipes import RECIPES
+from textspace.reproduce import worker
+from textspace.reproduce.job import Job, read_json
+from textspace.space import Space
+from textspace.train.fit import prepare
+
+
+@pytest.fixture
+def job() -> Job:
+    return Job(small(RECIPES["vae"]).but({"training.epochs": 1}), "builtin:100", samples=3, device="cpu")
+
+
+def done(job: Job, folder: Path) -> dict:
+    job.write(folder)
+    return worker.work(folder)
+
+
+def test_numbers_are_those_of_the_test_split(job: Job, tmp_path: Path) -> None:
+    numbers = done(job, tmp_path)
+    assert json.loads((tmp_path / "numbers.json").read_text())["test"] == numbers["test"]
+    space = Space.load(tmp_path, "cpu")
+    test = prepare(open_corpus("builtin:100"), space.recipe, tokenizer=space.tokenizer).encoded.splits["test"]
+    expected = likelihood(space.model, test, samples=3).estimates()["nll"]
+    assert numbers["test"]["nll"] == [pytest.approx(expected.value), pytest.approx(expected.stderr)]
+    assert numbers["test_sentences"] == len(test)
+    assert len(numbers["copies"]) == 3
+    assert numbers["machine"]["gpu"] is None
+
+
+def test_only_what_is_missing_is_done_again(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(job, tmp_path)
+    first = read_json(tmp_path / "numbers.json")
+    called = []
+    for name in ("_trained", "_scored", "_measured"):
+        real = getattr(worker, name)
+        monkeypatch.setattr(worker, name, lambda *a, real=real, name=name: (called.append(name), real(*a))[1])
+    assert done(job, tmp_path) == first
+    assert called == []
+    more = done(replace(job, measures=("reconstruction",), effort={"decoded": 10}), tmp_path)
+    assert called == ["_measured"]
+    assert more["test"] == first["test"]
+    assert "bleu1_greedy_mean" in more["measures"]["reconstruction"]
+    called.clear()
+    assert done(replace(job, samples=5), tmp_path)["importance_samples"] == 5
+    assert called == ["_scored"]
+    called.clear()
+    longer = done(replace(job, recipe=job.recipe.but({"training.epochs": 2})), tmp_path)
+    assert called == ["_trained", "_scored"]
+    assert (longer["epochs"], longer["steps"]) == (2, 2 * first["steps"])
+
+
+def test_text_without_a_test_split_is_refused(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    for name in ("train", "valid"):
+        (tmp_path / "text" / f"{name}.txt").write_text("anna sees cats\n" * 40)
+    with pytest.raises(TextspaceError, match="has no test sentences to score"):
+        done(replace(job, source=str(tmp_path / "text")), tmp_path / "run")
+
+
+def test_a_folder_in_use_is_left_alone(job: Job, tmp_path: Path, monkeypatch, capsys) -> None:
+    job.write(tmp_path)
+    monkeypatch.setattr("sys.argv", ["worker", str(tmp_path)])
+    monkeypatch.setattr(worker, "_end_with_the_parent", lambda: None)
+    with worker.FileLock(tmp_path / ".lock"), pytest.raises(SystemExit) as ended:
+        worker.main()
+    assert ended.value.code == 2
+    assert "another process works in" in capsys.readouterr().out

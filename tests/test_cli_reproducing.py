@@ -1,0 +1,105 @@
+"""The command `reproduce` as a user meets it: a tiny table, interrupted once and resumed."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from test_cli import textspace
+
+from textspace.reproduce.tables import TABLES, table
+from textspace.space import Space
+from textspace.train import checkpoints
+from textspace.train.fit import train
+
+TINY = ("reproduce", "tiny", "--rows", "vae", "--seeds", "1", "--device", "cpu", "--out", "out")
+BATCHES = 19
+"""Of an epoch of its 600 sentences."""
+
+
+def test_a_tiny_table_interrupted_and_resumed_is_that_of_a_run_without_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the number of threads changes bits
+    run = tmp_path / "out" / "vae-seed0"
+
+    def interrupt() -> None:
+        while not list(run.glob("checkpoints/step-*")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    stopped = textspace(*TINY, "--epochs", "5000", cwd=tmp_path)  # which never end
+    assert stopped.returncode == 130
+    assert "runs missing: 1; the same command goes on where it stopped" in stopped.stderr
+    assert "Missing: vae-seed0" in stopped.stdout
+    assert not (run / "numbers.json").exists()
+    state = json.loads((checkpoints.newest(run) / "state.json").read_text())
+    epochs = state["step"] // BATCHES + 2
+    asked = (*TINY, "--epochs", str(epochs))
+    resumed = textspace(*asked, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr + (tmp_path / "out" / "vae-seed0.log").read_text()
+    found = json.loads((tmp_path / "out" / "tiny.json").read_text())
+    numbers = found["runs"]["vae-seed0"]
+    assert numbers["state"] == "done"
+    assert 0 < state["step"] < numbers["steps"] == BATCHES * epochs
+    recipe = table("tiny").recipe_of(table("tiny").trained["vae"], seed=0, epochs=epochs)
+    train("builtin:600", recipe, tmp_path / "whole", device="cpu", silent=True, curves=False)
+    whole, gone_on = (Space.load(folder, "cpu").model for folder in (tmp_path / "whole", run))
+    assert checkpoints.digest(gone_on) == checkpoints.digest(whole)
+    lines = [line.split() for line in resumed.stdout.splitlines()]
+    assert lines[1][:2] == ["vae", "1*"]
+    assert lines[2][:2] == ["paper", "10.86"]
+    assert float(lines[1][2].replace(",", "")) == pytest.approx(numbers["test"]["nll_ppl_word"][0], rel=0.05)
+    assert {"nll", "kl", "mi", "active_units"} <= numbers["test"].keys()
+    assert len(numbers["by_epoch"]["elbo"]) == numbers["epochs"]
+    assert str(tmp_path) not in json.dumps(found)
+
+    written = (run / "numbers.json").stat().st_mtime_ns
+    again = textspace(*asked, cwd=tmp_path)
+    assert (again.returncode, again.stderr) == (0, "")  # nothing was to do
+    assert again.stdout == resumed.stdout
+    assert (run / "numbers.json").stat().st_mtime_ns == written
+
+    drawn = textspace("reproduce", "--from", "out/tiny.json", "--out", "redrawn", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    for ending in ("md", "json", "png"):
+        assert (tmp_path / "redrawn" / f"tiny.{ending}").read_bytes() == (
+            tmp_path / "out" / f"tiny.{ending}"
+        ).read_bytes()
+    # what a file has is not run again, wherever the folder
+    known = textspace(*asked, "--out", "elsewhere", "--data", ".", "--from", "out/tiny.json", cwd=tmp_path)
+    assert known.returncode == 0, known.stderr
+    assert not (tmp_path / "elsewhere" / "vae-seed0").exists()
+
+
+def test_tables_are_listed(tmp_path: Path) -> None:
+    listed = textspace("reproduce", "--list", cwd=tmp_path).stdout
+    assert all(name in listed for name in TABLES)
+    assert json.loads(textspace("reproduce", "--list", "--json", cwd=tmp_path).stdout).keys() == TABLES.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["ptb-remedy"], "there is no table 'ptb-remedy'; did you mean 'ptb-remedies'?"),
+        ([], "name a table, such as: textspace reproduce ptb-remedies --data corpora; --list names all"),
+        (["ptb-remedies"], "ptb-remedies needs the corpus 'ptb': name the folder that holds it, --data"),
+        (["ptb-remedies", "--data", "here"], "there is no folder here/ptb, which ptb-remedies needs: it wants files"),
+        (["yelp-few-labels", "--data", "."], "yelp_short has no file test: yelp-few-labels wants files train, valid"),
+        (["tiny", "--rows", "vea"], "tiny has no row 'vea' to train; did you mean 'vae'?"),
+        (["tiny", "--rows", "vae", "--set", "latent.dmi=3"], "recipe has no option 'latent.dmi'; did you mean"),
+        (["tiny", "--from", "nothing.json"], "cannot read the reproduction nothing.json"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    (tmp_path / "yelp_short").mkdir()
+    for name in ("train", "valid"):
+        (tmp_path / "yelp_short" / f"{name}.tsv").write_text("1\tgood\n0\tbad\n")
+    ended = textspace("reproduce", *arguments, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert sentence in ended.stderr
+    assert ended.stderr.count("\n") == 1
