@@ -1,4 +1,4 @@
-"""Decoders: what word dropout hides and from whom, and where the code goes with skip connections."""
+"""Decoders: what word dropout hides and from whom, where the code goes with skip connections, and many samples."""
 
 import itertools
 import math
@@ -10,6 +10,7 @@ from helpers import small
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textspace import decoders
 from textspace.config import Recipe
 from textspace.data.batching import batch_of, make_batch
 from textspace.data.tokenizers import FIRST_PREDICTED, START, UNKNOWN
@@ -20,6 +21,7 @@ from textspace.noise import Noise
 from textspace.objectives import build_objective
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
+from textspace.token_losses import Precision, computing_in
 from textspace.types import Batch
 
 DROP = 0.3
@@ -293,3 +295,87 @@ def test_gradients_reach_every_parameter_of_a_skipping_model(changes: dict, tiny
     terms = build_objective(recipe, model)(model(batch, Noise(0, 0, batch.rows_B)), Progress(0, 0.0))
     terms.loss(terms.means(len(batch))).backward()
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
+
+
+# Many samples of few sentences, whose words are worked on once
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States of two time steps at a time."""
+    monkeypatch.setitem(decoders.STATES_AT_ONCE, "cpu", 2 * 5 * len(SENTENCES))
+
+
+MANY = [
+    ("lstm", {}),
+    ("gru", {}),
+    ("lstm", {"decoder.output_bias": True}),
+    ("gru", {"decoder.embedding": 16, "decoder.tie_output": True}),
+]
+
+
+def scored(model: Model, has_end: bool, shares: bool | None = None, precision: Precision = "float32") -> Tensor:
+    """log p of real tokens of 5 samples; with `shares` one way or the other is taken."""
+    batch = batch_of(SENTENCES)
+    noise = Noise(3, 0, batch.rows_B)
+    with pytest.MonkeyPatch.context() as patch:
+        if shares is not None:
+            patch.setattr(model.decoder, "shares_words", lambda samples: shares)
+        features_BH = model.features(batch.encoder)
+        sites = model.sites(features_BH, noise, 5)
+        with computing_in(precision, torch.device("cpu")):
+            passed = model.decode(batch, features_BH, sites, noise, has_end=has_end)
+    return passed.log_px_SBT
+
+
+@pytest.mark.parametrize("has_end", [True, False])
+@pytest.mark.parametrize(("kind", "changes"), MANY)
+@torch.no_grad()
+def test_samples_that_share_words_have_the_plain_values(
+    kind: str, changes: dict, has_end, float64, few_at_once
+) -> None:
+    model = model_of("vae", {"decoder.kind": kind, "initial.weights": 0.6, **changes}).double().eval()
+    plain_SBT = scored(model, has_end, shares=False)
+    torch.testing.assert_close(scored(model, has_end, shares=True), plain_SBT, atol=1e-10, rtol=0)
+    assert (plain_SBT[0] - plain_SBT[1]).abs().max() > 1e-3  # samples differ
+    model.float()
+    torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(scored(model, has_end, shares=True), plain_SBT.float(), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@torch.no_grad()
+def test_in_bf16_factors_are_rounded_and_states_are_not(kind: str, few_at_once) -> None:
+    """Near the exact values, and nearer than PyTorch's own autocast, which rounds sums and cells too."""
+    model = model_of("vae", {"decoder.kind": kind, "decoder.hidden": 64, "initial.weights": 0.4}).eval()
+    exact_SBT = scored(model, True)
+    found_SBT = scored(model, True, precision="bf16")
+    rougher_SBT = scored(model, True, shares=False, precision="bf16")
+    assert found_SBT.dtype == torch.float32
+    error = (found_SBT - exact_SBT).abs().mean()
+    assert 1e-5 < error < 0.01
+    assert error < (rougher_SBT - exact_SBT).abs().mean()
+
+
+@pytest.mark.parametrize("changes", [{}, {"decoder.layers": 2}, {"decoder.skip": True, "decoder.layers": 2}])
+@torch.no_grad()
+def test_any_decoder_can_be_scored_in_bf16(changes: dict) -> None:
+    model = model_of("vae", changes).eval()
+    exact_SBT = scored(model, True)
+    assert 0 < (scored(model, True, precision="bf16") - exact_SBT).abs().max() < 0.05
+    with computing_in("bf16", torch.device("cpu")):
+        assert model.decoder.shares_words(100) == (not changes)
+        whole = model(batch_of(SENTENCES), Noise(3, 0, torch.arange(3)))  # all of it in bf16
+    assert 0 < (whole.log_px_SBT - exact_SBT[0]).abs().max() < 0.2
+
+
+def test_words_are_shared_only_where_nothing_is_learned_or_dropped() -> None:
+    model = model_of("vae", {})
+    with computing_in("bf16", torch.device("cpu")):
+        assert not model.eval().decoder.shares_words(100)  # a gradient may be asked for
+        with torch.no_grad():
+            assert model.decoder.shares_words(100)
+            assert not model.train().decoder.shares_words(100)
+    with torch.no_grad():
+        assert not model.eval().decoder.shares_words(100)  # as fast without, on a CPU
+        assert not Model(small(RECIPES["vat-small"]), 30).decoder.shares_words(100)

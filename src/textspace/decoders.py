@@ -14,6 +14,8 @@ from textspace.config import RecurrentDecoder as RecurrentDecoderConfig
 from textspace.config import TransformerDecoder as TransformerDecoderConfig
 from textspace.data.tokenizers import END, FIRST_PREDICTED, START, UNKNOWN
 from textspace.noise import Noise
+from textspace.recurrence import states
+from textspace.token_losses import is_lean, log_probabilities
 from textspace.types import PaddedCodes, View
 
 __all__ = ["Decoder", "RecurrentDecoder", "TransformerDecoder", "build_decoder"]
@@ -21,6 +23,11 @@ __all__ = ["Decoder", "RecurrentDecoder", "TransformerDecoder", "build_decoder"]
 State = tuple[Tensor, ...]
 """What a decoder keeps of N sentences between tokens, the sentences along axis 1. Recurrent: (hidden,) or (hidden,
 cell), each (layers, N, H)."""
+
+SAMPLES_TO_SHARE = 4
+"""With fewer samples a GPU is faster with its own kernel of a whole layer."""
+STATES_AT_ONCE = {"cpu": 2**13, "cuda": 2**17}
+"""Hidden states kept until their log-probabilities are computed."""
 
 
 class _TokenDecoder(nn.Module):
@@ -45,8 +52,34 @@ class _TokenDecoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Entry i belongs to token id i + FIRST_PREDICTED."""
-        weight = self.embedding.weight[FIRST_PREDICTED:] if self.output is None else self.output
-        return F.linear(hidden, weight, self.output_bias)
+        return F.linear(hidden, self._output_weight(), self.output_bias)
+
+    def _output_weight(self) -> Tensor:
+        return self.embedding.weight[FIRST_PREDICTED:] if self.output is None else self.output
+
+    def _log_probabilities(
+        self, hidden_SBTH: Tensor, targets_BT: Tensor, has_end: bool, skip: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """Of the targets, (S, B, T); `skip` has codes (S, B, 1, Z) and the weights of a term of the logits."""
+        targets_SBT = _targets(targets_BT).expand(hidden_SBTH.shape[:3])
+        weight_VH, end = self._output_weight(), END - FIRST_PREDICTED
+        if is_lean(targets_SBT.numel() * len(weight_VH), hidden_SBTH.device):
+            if skip is not None:
+                z_SBTZ = skip[0].expand(*hidden_SBTH.shape[:3], -1)
+                hidden_SBTH, weight_VH = torch.cat([hidden_SBTH, z_SBTZ], 3), torch.cat([weight_VH, skip[1]], 1)
+            return log_probabilities(hidden_SBTH, weight_VH, self.output_bias, targets_SBT, None if has_end else end)
+        logits_SBTV = self.logits(hidden_SBTH)
+        if skip is not None:
+            logits_SBTV = logits_SBTV + F.linear(*skip)
+        if not has_end:
+            logits_SBTV[..., end] = -torch.inf
+        losses = F.cross_entropy(logits_SBTV.flatten(0, 2), targets_SBT.flatten(), reduction="none")
+        return -losses.view(targets_SBT.shape)
+
+    def shares_words(self, samples: int) -> bool:
+        """Whether scoring so many samples computes what depends on the words once for all of them, and keeps no
+        logits."""
+        return False
 
     def _without_some_words(self, ids_BT: Tensor, samples: int, noise: Noise) -> Tensor:
         """In training some words become unknown, for each sample others (S, B, T); the start token stays."""
@@ -56,13 +89,9 @@ class _TokenDecoder(nn.Module):
         return ids_BT.where(keep_SBT | (ids_BT == START), UNKNOWN)
 
 
-def _log_probabilities(logits_SBTV: Tensor, targets_BT: Tensor, has_end: bool) -> Tensor:
-    """Of the targets, (S, B, T); the logits may be overwritten."""
-    targets_SBT = (targets_BT - FIRST_PREDICTED).clamp(min=0).expand(logits_SBTV.shape[:3])
-    if not has_end:
-        logits_SBTV[..., END - FIRST_PREDICTED] = -torch.inf
-    losses = F.cross_entropy(logits_SBTV.flatten(0, 2), targets_SBT.flatten(), reduction="none")
-    return -losses.view(targets_SBT.shape)
+def _targets(ids: Tensor) -> Tensor:
+    """As numbers of logits; padding gets any."""
+    return (ids - FIRST_PREDICTED).clamp(min=0)
 
 
 class RecurrentDecoder(_TokenDecoder):
@@ -95,6 +124,8 @@ class RecurrentDecoder(_TokenDecoder):
         Without `has_end` the end token has no probability and all others share it.
         """
         inputs_BT, targets_BT = view.ids_BT[:, :-1], view.ids_BT[:, 1:]
+        if z_SBZ is not None and self.shares_words(len(z_SBZ)):
+            return self._of_many_samples(z_SBZ, inputs_BT, targets_BT, has_end)
         samples = 1 if z_SBZ is None else len(z_SBZ)
         embedded_SBTE = self.embedding(self._without_some_words(inputs_BT, samples, noise)).expand(samples, -1, -1, -1)
         embedded_SBTE = self._dropped(embedded_SBTE, self.config.input_dropout, "decoder input", noise)
@@ -102,8 +133,34 @@ class RecurrentDecoder(_TokenDecoder):
         hidden_NTH, _ = self._run(embedded_SBTE.flatten(0, 1), z_NZ, self.start(z_NZ))
         hidden_SBTH = hidden_NTH.unflatten(0, (samples, -1))
         hidden_SBTH = self._dropped(hidden_SBTH, self.config.output_dropout, "decoder output", noise)
-        logits_SBTV = self._skipped(self.logits(hidden_SBTH), None if z_SBZ is None else z_SBZ[:, :, None])
-        return _log_probabilities(logits_SBTV, targets_BT, has_end)
+        skip = None if self.output_skip is None or z_SBZ is None else (z_SBZ[:, :, None], self.output_skip)
+        return self._log_probabilities(hidden_SBTH, targets_BT, has_end, skip)
+
+    def shares_words(self, samples: int) -> bool:
+        """With one layer. It pays on a GPU; on a CPU, whose own kernels of whole layers are as fast, it is the way to
+        score in bf16."""
+        if torch.is_grad_enabled() or self.training or self.config.layers > 1 or self.config.skip:
+            return False
+        device = self.embedding.weight.device
+        return torch.is_autocast_enabled(device.type) or (device.type == "cuda" and samples >= SAMPLES_TO_SHARE)
+
+    def _of_many_samples(self, z_SBZ: Tensor, inputs_BT: Tensor, targets_BT: Tensor, has_end: bool) -> Tensor:
+        """Like `forward`, without gradients and dropout."""
+        samples, sentences, _ = z_SBZ.shape
+        z_SBZ = z_SBZ.to(self.embedding.weight.dtype)  # from an encoder that computed in bf16 too, perhaps
+        with torch.autocast(z_SBZ.device.type, enabled=False):
+            first = self.start(z_SBZ.flatten(0, 1))
+        assert first is not None  # there are codes
+        targets_TN = _targets(targets_BT).T.repeat(1, samples)
+        rows = STATES_AT_ONCE["cuda" if z_SBZ.is_cuda else "cpu"]
+        embedded_BTE = self.embedding(inputs_BT[None])[0]
+        excluded = None if has_end else END - FIRST_PREDICTED
+        found, done = [], 0
+        for hidden_UNH in states(self.recurrent, embedded_BTE, z_SBZ, first, rows):
+            targets_UN = targets_TN[done : done + len(hidden_UNH)]
+            found.append(log_probabilities(hidden_UNH, self._output_weight(), self.output_bias, targets_UN, excluded))
+            done += len(hidden_UNH)
+        return torch.cat(found).unflatten(1, (samples, sentences)).permute(1, 2, 0)
 
     def start(self, z_NZ: Tensor | None) -> State | None:
         """The state before the first token; None stands for zeros."""
@@ -115,11 +172,10 @@ class RecurrentDecoder(_TokenDecoder):
     def step(self, ids_N: Tensor, z_NZ: Tensor | None, state: State | None) -> tuple[Tensor, State]:
         """Logits (N, V - FIRST_PREDICTED) of the next token after one more token, and the new state."""
         hidden_N1H, state = self._run(self.embedding(ids_N[:, None]), z_NZ, state)
-        return self._skipped(self.logits(hidden_N1H[:, 0]), z_NZ), state
-
-    def _skipped(self, logits: Tensor, z: Tensor | None) -> Tensor:
-        """With the term linear in z, which broadcasts against the logits."""
-        return logits if self.output_skip is None or z is None else logits + F.linear(z, self.output_skip)
+        logits_NV = self.logits(hidden_N1H[:, 0])
+        if self.output_skip is not None and z_NZ is not None:
+            logits_NV = logits_NV + F.linear(z_NZ, self.output_skip)
+        return logits_NV, state
 
     def _run(self, inputs_NTE: Tensor, z_NZ: Tensor | None, state: State | None) -> tuple[Tensor, State]:
         layers = [self.recurrent, *self.further]
@@ -194,8 +250,7 @@ class TransformerDecoder(_TokenDecoder):
         codes = self._memories(None if z is None else z.flatten(0, 1), mask_NU)
         for layer, code in zip(self.layers, codes, strict=True):
             x_NTH, _ = layer(x_NTH, drop, causal=True, code=code)  # padding comes last: nobody reads it
-        logits_SBTV = self.logits(self.norm(x_NTH)).unflatten(0, (samples, -1))
-        return _log_probabilities(logits_SBTV, targets_BT, has_end)
+        return self._log_probabilities(self.norm(x_NTH).unflatten(0, (samples, -1)), targets_BT, has_end)
 
     def start(self, z: Tensor | PaddedCodes | None) -> State | None:
         """The state before the first token; None stands for that of a language model."""

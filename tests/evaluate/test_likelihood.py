@@ -12,6 +12,7 @@ from torch.distributions import Normal
 from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
+from textspace.data.encoded import EncodedSplit
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
@@ -388,3 +389,54 @@ def test_the_proposal_of_a_posterior_without_density_widens_too(tiny, test_split
     narrow, wide = (likelihood(model, test_split, samples=300, proposal_scale=scale) for scale in (1.0, 15.0))
     assert (wide.nll_N + truth).mean() < 0.05 < (narrow.nll_N + truth).mean()
     assert "deviation at least 0.1, with 15 times its deviation" in wide.estimates()["nll"].name
+
+
+# Precision
+
+
+@pytest.fixture(scope="module")
+def wider(tiny) -> Model:
+    """With 64 hidden units, and codes that matter."""
+    sizes = {"decoder.hidden": 64, "initial.weights": 0.4, "initial.embeddings": 0.5}
+    return Model(small(RECIPES["vae"]).but(sizes), len(tiny.tokenizer)).eval()
+
+
+def test_likelihoods_in_bf16_are_those_in_float32_to_a_fiftieth_of_a_nat(wider: Model, tiny) -> None:
+    """The mean over 200 sentences of the absolute difference; the posterior's own numbers are the very same."""
+    split = EncodedSplit.of(tiny_sentences(200), tiny.tokenizer, None)
+    exact, short = (likelihood(wider, split, samples=20, precision=each) for each in ("float32", "bf16"))
+    assert len(exact) == 200
+    for name in ("nll_N", "elbo_N", "reconstruction_N"):
+        apart_N = np.abs(getattr(short, name) - getattr(exact, name))
+        assert 0 < apart_N.mean() < 0.02
+        assert apart_N.max() < 0.1
+    np.testing.assert_array_equal(short.kl_N["z"], exact.kl_N["z"])
+    assert "precision" not in exact.settings
+    assert short.settings["precision"] == "bf16"
+    assert short.estimates()["nll"].settings["precision"] == "bf16"
+    chunks = likelihood(wider, split, samples=20, precision="bf16", chunk=7, batch_tokens=100)
+    np.testing.assert_allclose(chunks.nll_N, short.nll_N, atol=0.02)
+
+
+@pytest.mark.parametrize("name", ["lstm-lm", "skip-vae", "vat-small"])
+def test_other_models_can_be_scored_in_bf16_too(tiny, test_split, name: str) -> None:
+    model = Model(small(RECIPES[name]), len(tiny.tokenizer)).eval()
+    exact, short = (likelihood(model, test_split, samples=2, precision=each) for each in ("float32", "bf16"))
+    assert 0 < np.abs(short.nll_N - exact.nll_N).mean() < 0.05
+
+
+def test_precisions_that_are_not_there_are_refused(tiny_model, test_split) -> None:
+    tiny_model.train()
+    for wrong, told in (("fp8", "precision is 'fp8': use 'float32', 'tf32' or 'bf16'"), ("tf32", "is for a GPU")):
+        with pytest.raises(TextspaceError, match=told):
+            likelihood(tiny_model, test_split, precision=wrong)
+    assert tiny_model.training
+
+
+def test_tokens_are_those_of_their_sentences_in_any_batches(tiny_model, test_split) -> None:
+    options = {"samples": 3, "keep_tokens": True, "end_token": "included"}
+    whole = likelihood(tiny_model, test_split, **options)
+    parts = likelihood(tiny_model, test_split, batch_tokens=30, chunk=2, **options)
+    for one, other in zip(whole.tokens, parts.tokens, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    assert likelihood(tiny_model, test_split, samples=3).tokens is None

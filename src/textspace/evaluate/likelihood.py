@@ -24,6 +24,7 @@ from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
+from textspace.token_losses import Precision, computing_in
 from textspace.types import Batch, EndToken, Pass
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ __all__ = ["Likelihood", "Prior", "batches_of", "lengths_for", "likelihood", "lo
 
 FITTED_DEVIATION_FLOOR = 0.1
 """Smallest deviation of a Gaussian fitted to the samples of a posterior that has no density."""
+
+TOKEN_SAMPLES_AT_ONCE = 2**19
+"""Tokens x samples that a GPU scores at once where it keeps no logits: thousands of samples of sentences, so that its
+matrix products are large, and some GB."""
 
 Floats = NDArray[np.float64]
 Proposal = Callable[[Distribution], Distribution]
@@ -72,6 +77,7 @@ def likelihood(
     keep_tokens: bool = False,
     encoder_split: EncodedSplit | None = None,
     share: tuple[int, int] = (0, 1),
+    precision: Precision = "float32",
     progress: bool = False,
 ) -> Likelihood:
     """Reconstruction, KL, ELBO and the importance-weighted bound of every sentence of a split.
@@ -100,11 +106,20 @@ def likelihood(
         encoder_split: what the encoder reads instead of each sentence, row by row (words swapped, say); the proposal
             then comes from it, and the sentences that are scored stay the same.
         share: (i, n): compute the i-th of n shares of the batches only and leave zeros elsewhere.
+        precision: of the factors of the decoder's matrix products, most of the work: "tf32" and "bf16" are faster on a
+            GPU. Posteriors, their samples and log p(z) - log q(z|x) stay as they are.
         progress: show a bar.
     """
     _check(model, samples, end_token, lengths, priors, proposal_scale)
     device = next(model.parameters()).device
+    was_training = model.training
+    with computing_in(precision, device):
+        decoder = model.eval().decoder
+        shared = model.posterior is not None and device.type == "cuda" and decoder.shares_words(max(samples, 1))
+    if shared and batch_tokens is None:
+        batch_tokens = max(64, min(TOKEN_SAMPLES_AT_ONCE // max(samples, 1), 2**15))
     logits_at_once, batches = batches_of(model, split, batch_tokens, encoder_split, share, progress)
+    at_once = TOKEN_SAMPLES_AT_ONCE if shared else logits_at_once // model.vocabulary
     has_latent = model.posterior is not None
     sites = list(model.posterior.distributions) if model.posterior is not None else []
     weighted = ["", *(priors or {})] if samples and has_latent else []
@@ -114,23 +129,21 @@ def likelihood(
     columns = {name: np.zeros(len(split)) for name in names}
     per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in sites}
     log_length_N = None if lengths is None else lengths.log_prob(np.asarray(split.lengths) - 2)
-    asked = _Asked(samples, end_token, priors or {}, proposal_scale, chunk, logits_at_once)
+    log_length_on_device_N = None if log_length_N is None else torch.from_numpy(log_length_N).to(device)
+    asked = _Asked(samples, end_token, priors or {}, proposal_scale, chunk, at_once, precision, keep_tokens)
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
 
-    was_training = model.training
-    model.eval()
-    for batch in batches:
-        rows = batch.rows_B.numpy()
-        noise = Noise(seed, 0, batch.rows_B.to(device))
-        log_length_B = torch.from_numpy(log_length_N[rows]).to(device) if log_length_N is not None else None
-        scored = _score(model, batch.to(device), noise, asked, log_length_B)
+    # Read at the end, since to read is to wait for all that was asked before.
+    scores = [_score(model, batch.to(device), seed, asked, log_length_on_device_N) for batch in batches]
+    for scored in scores:
+        rows = scored.rows_B.cpu().numpy()
         for name, values_B in scored.columns.items():
             columns[name][rows] = values_B.double().cpu().numpy()
         for name, kl_Z in scored.kl_per_dimension.items():
             per_dimension[name] += kl_Z.cpu()
-        if keep_tokens:
-            for row, length, log_px_T in zip(rows, batch.decoder.lengths_B, scored.log_px_BT.cpu(), strict=True):
-                tokens[row] = log_px_T[: int(length) - (2 if end_token == "length" else 1)].double().numpy()
+        if scored.log_px_BT is not None:
+            for row, log_px_T in zip(rows, scored.log_px_BT.cpu(), strict=True):
+                tokens[row] = log_px_T[: int(split.lengths[row]) - (2 if end_token == "length" else 1)].double().numpy()
     model.train(was_training)
 
     settings: Settings = {
@@ -145,6 +158,8 @@ def likelihood(
         settings["given"] = given
     if proposal_scale != 1:
         settings["proposal_scale"] = proposal_scale
+    if precision != "float32":
+        settings["precision"] = precision
     if isinstance(objective := model.recipe.objective, DualKlObjective):
         settings["dual_kl_of"] = "KL(q(z|x) || p(z))" if objective.of == "posterior" else "KL(q(z) || p(z))"
     kl_N = {name: columns[name] for name in sites} if model.posterior is None or model.posterior.has_log_prob else {}
@@ -248,23 +263,29 @@ class _Asked:
     scale: float
     chunk: int | None
     at_once: int
+    """Tokens x samples."""
+    precision: Precision
+    keep_tokens: bool
 
 
 @dataclass(frozen=True)
 class _Scored:
+    rows_B: Tensor
     columns: dict[str, Tensor]
     kl_per_dimension: dict[str, Tensor]
-    log_px_BT: Tensor
+    log_px_BT: Tensor | None
 
 
-def _score(model: Model, batch: Batch, noise: Noise, asked: _Asked, log_length_B: Tensor | None) -> _Scored:
-    """One batch, its samples in chunks; each chunk continues the numbering of the noise."""
+def _score(model: Model, batch: Batch, seed: int, asked: _Asked, log_length_N: Tensor | None) -> _Scored:
+    """One batch, its samples in chunks; each chunk continues the numbering of the noise. The host waits for nothing."""
+    noise = Noise(seed, 0, batch.rows_B)
+    log_length_B = None if log_length_N is None else log_length_N[batch.rows_B]
     features_BH = model.features(batch.encoder)
     samples, device = asked.samples, noise.rows_B.device
     has_density = model.posterior is None or model.posterior.has_log_prob
     own_proposal = has_density and asked.scale == 1  # the samples of the posterior serve both as well
     wanted = max(samples, 1) if own_proposal and model.posterior is not None else 1
-    chunk = asked.chunk or max(1, asked.at_once // (batch.decoder.ids_BT.numel() * model.vocabulary))
+    chunk = asked.chunk or max(1, asked.at_once // batch.decoder.ids_BT.numel())
 
     def passes(count: int, proposal: Proposal) -> Iterator[tuple[float, Pass]]:
         """The passes that make up `count` samples, each with its share of them."""
@@ -272,8 +293,10 @@ def _score(model: Model, batch: Batch, noise: Noise, asked: _Asked, log_length_B
             size = min(chunk, count - first)
             chunk_noise = noise.after(first)
             sites = model.sites(features_BH, chunk_noise, size, batch.encoder, proposal)
-            has_end = asked.end_token != "length"
-            yield size / count, model.decode(batch, features_BH, sites, chunk_noise, has_end=has_end)
+            with computing_in(asked.precision, device):
+                has_end = asked.end_token != "length"
+                passed = model.decode(batch, features_BH, sites, chunk_noise, has_end=has_end)
+            yield size / count, passed
 
     def log_px(passed: Pass) -> Tensor:
         return log_px_SB(passed, asked.end_token, log_length_B)
@@ -289,11 +312,12 @@ def _score(model: Model, batch: Batch, noise: Noise, asked: _Asked, log_length_B
 
     columns: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=device))
     kl_per_dimension: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=device))
-    log_px_BT = torch.zeros((), device=device)  # stays where it is until somebody asks for tokens
+    log_px_BT = torch.zeros((), device=device) if asked.keep_tokens else None
     log_weights = []
     for part, passed in passes(wanted, lambda q: q):
         columns["reconstruction"] = columns["reconstruction"] - log_px(passed).mean(0) * part
-        log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0) * part
+        if log_px_BT is not None:
+            log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0) * part
         if model.dual is not None and features_BH is not None:
             z_SBZ, prior_SBZ = passed.sites["z"].value_SBZ, passed.sites["z"].prior_draws(passed.noise, "prior draws")
             columns["dual_kl"] = columns["dual_kl"] + dual_kl(model.dual, features_BH, z_SBZ, prior_SBZ).double() * part
@@ -312,7 +336,7 @@ def _score(model: Model, batch: Batch, noise: Noise, asked: _Asked, log_length_B
         for key in log_weights[0]:
             all_SB = torch.cat([each[key] for each in log_weights])
             columns[f"bound {key}"], columns[f"effective {key}"] = weighted_bound(all_SB)
-    return _Scored(columns, kl_per_dimension, log_px_BT)
+    return _Scored(batch.rows_B, columns, kl_per_dimension, log_px_BT)
 
 
 def log_px_SB(passed: Pass, end_token: EndToken, log_length_B: Tensor | None) -> Tensor:

@@ -1,0 +1,94 @@
+"""Many samples of few sentences through one recurrent layer, for scoring: what words give is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textspace.token_losses import product, rounded
+
+__all__ = ["states"]
+
+
+def states(
+    layer: nn.LSTM | nn.GRU, embedded_BTE: Tensor, z_SBZ: Tensor, first: tuple[Tensor, ...], rows: int
+) -> Iterator[Tensor]:
+    """Hidden states of some time steps after the other, (t, S x B, H), about `rows` of them at once; no gradients.
+
+    The gates are a sum of three parts: what the words give, once for all samples of a sentence; what the code gives,
+    once for all time steps; and what the state gives, the only one that each step computes. What is given is
+    overwritten when the next is asked for.
+
+    Args:
+        layer: of one layer, whose input is words and code.
+        embedded_BTE: the words.
+        z_SBZ: the codes.
+        first: the state before the first word, hidden and for an LSTM cell, each (1, S x B, H).
+        rows: states at once.
+    """
+    samples, sentences, _ = z_SBZ.shape
+    steps, embedding = embedded_BTE.shape[1:]
+    count, units = samples * sentences, layer.hidden_size
+    biases_G, bias_H = _biases(layer)
+    to_words, to_code = layer.all_weights[0][0].split([embedding, z_SBZ.shape[2]], dim=1)
+    with torch.autocast(z_SBZ.device.type, enabled=False):  # computed once: no reason to round
+        shared_TBG = F.linear(embedded_BTE.transpose(0, 1), to_words, biases_G)
+        code_NG = F.linear(z_SBZ.flatten(0, 1), to_code)
+    to_state = rounded(layer.all_weights[0][1]).T
+    cell_NH = first[1][0].clone() if len(first) > 1 else None
+    size = min(steps, max(1, rows // count))
+    hidden_UNH = code_NG.new_empty(size + 1, count, units)
+    hidden_UNH[0] = first[0][0]
+    for start in range(0, steps, size):
+        at_once = min(size, steps - start)
+        for t in range(at_once):
+            recurrent_NG = product(rounded(hidden_UNH[t]), to_state)
+            before_NH = hidden_UNH[t] if cell_NH is None else cell_NH
+            _step(recurrent_NG, shared_TBG[start + t], code_NG, bias_H, before_NH, hidden_UNH[t + 1])
+        yield hidden_UNH[1 : at_once + 1]
+        hidden_UNH[0] = hidden_UNH[at_once]
+
+
+def _biases(layer: nn.LSTM | nn.GRU) -> tuple[Tensor, Tensor | None]:
+    """Of the gates, and of what a GRU's reset gate multiplies."""
+    _, _, from_input_G, from_state_G = layer.all_weights[0]
+    if isinstance(layer, nn.LSTM):
+        return from_input_G + from_state_G, None
+    others_G, new_H = from_state_G.split([2 * layer.hidden_size, layer.hidden_size])
+    return from_input_G + F.pad(others_G, (0, layer.hidden_size)), new_H
+
+
+def _step(
+    recurrent_NG: Tensor,
+    shared_BG: Tensor,
+    code_NG: Tensor,
+    bias_H: Tensor | None,
+    before_NH: Tensor,
+    hidden_NH: Tensor,
+) -> None:
+    """Write the hidden state after one more word; before is an LSTM's cell, overwritten by the next, or a GRU's state,
+    which alone has the bias."""
+    if hidden_NH.is_cuda and hidden_NH.dtype == torch.float32:
+        from textspace import gpu_kernels
+
+        def work() -> Tensor:
+            if bias_H is None:
+                return gpu_kernels.lstm_cell(recurrent_NG, shared_BG, code_NG, before_NH, hidden_NH)
+            return gpu_kernels.gru_cell(recurrent_NG, shared_BG, code_NG, bias_H, before_NH, hidden_NH)
+
+        if gpu_kernels.tried(work, hidden_NH.device) is not None:
+            return
+    inputs_NG = (code_NG.unflatten(0, (-1, len(shared_BG))) + shared_BG).flatten(0, 1)
+    if bias_H is None:
+        i, f, g, o = inputs_NG.add_(recurrent_NG).chunk(4, dim=1)
+        before_NH.mul_(f.sigmoid_()).add_(i.sigmoid_().mul_(g.tanh_()))
+        torch.mul(before_NH.tanh(), o.sigmoid_(), out=hidden_NH)
+    else:
+        units = hidden_NH.shape[1]
+        gates = inputs_NG[:, : 2 * units].add_(recurrent_NG[:, : 2 * units]).sigmoid_()
+        reset, update = gates.chunk(2, dim=1)
+        new = (inputs_NG[:, 2 * units :] + reset * (recurrent_NG[:, 2 * units :] + bias_H)).tanh_()
+        torch.lerp(new, before_NH, update, out=hidden_NH)
