@@ -29,6 +29,7 @@ from textspace.train.loop import Trainer
 from textspace.train.processes import Processes
 
 SMALL = {
+    "training.checkpoint_every": 500,  # and at the end of epochs, which are shorter than half a minute here
     "latent.dim": 4,
     "initial.weights": 0.3,
     "training.optimizer": {"kind": "adam", "lr": 0.005},

@@ -289,6 +289,7 @@ LATER = [
     "objective.samples",
     "objective.codes_per_gate",
     "training.average",
+    "training.record_steps",
 ]
 """Options that the first recipe.json files did not have."""
 

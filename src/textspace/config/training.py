@@ -122,8 +122,8 @@ class Training(Config):
     negative log-likelihood), the reconstruction alone, or the loss of objective 'mim'."""
     validate_every: Count | None = None
     """Validate after this many steps too, for curves; the rules above act on the validation that ends an epoch."""
-    checkpoint_every: Count | None = 500
-    """Save a resumable checkpoint after this many steps, besides the one that ends each epoch."""
+    checkpoint_every: Count | None = None
+    """Save a resumable checkpoint after this many steps and at the end of each epoch; by default every half minute."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     """Of products of matrices in training: tf32 rounds their factors to 10 bits, bf16 also keeps most of what lies
     between them in 16 bits; both are for the GPU."""

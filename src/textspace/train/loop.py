@@ -40,6 +40,8 @@ __all__ = ["Interrupted", "Trained", "Trainer"]
 
 SHOWN = ("nll", "elbo", "dual_elbo", "mim", "reconstruction", "kl", "dual_kl", "mi", "active_units", "feature_cosine")
 """Numbers of a validation that are displayed."""
+UNSAVED_SECONDS, UNSAVED_STEPS = 30, 500
+"""How much of a run may be lost when it is killed, where the recipe does not say."""
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error: the user asked for it)
@@ -125,6 +127,8 @@ class Trainer:
         self.updates = {"encoder": 0, "decoder": 0}
         """Steps that moved each side of the model."""
         self.seconds = 0.0
+        self._saved_at = 0.0
+        """Seconds of training at the last checkpoint."""
         self._log_bytes = 0
         self._random_states: dict[str, torch.Tensor] = {}
         self._stop_asked = False
@@ -161,7 +165,7 @@ class Trainer:
                         self._validate()
                     self.seconds = time.monotonic() - began
                     stopped = self._finished()
-                    if interrupted or stopped or epoch_ends or self._due(self.training.checkpoint_every):
+                    if interrupted or stopped or self._save_is_due(epoch_ends):
                         self.save()
                     if interrupted and not stopped:
                         raise Interrupted(f"stopped at step {self.step}; resume with --resume --out {self.folder}")
@@ -200,6 +204,12 @@ class Trainer:
 
     def _due(self, every: int | None) -> bool:
         return every is not None and self.step % every == 0
+
+    def _save_is_due(self, epoch_ends: bool) -> bool:
+        """Every so many steps and at the end of epochs; or after a time, which several processes cannot agree on."""
+        if self.training.checkpoint_every is None and self.processes.count == 1:
+            return self.seconds - self._saved_at > UNSAVED_SECONDS
+        return epoch_ends or self._due(self.training.checkpoint_every or UNSAVED_STEPS)
 
     def _finished(self) -> str | None:
         if self.ended:
@@ -285,6 +295,7 @@ class Trainer:
     def save(self) -> Path | None:
         """Write a checkpoint from which `resume` continues bit for bit."""
         self.display.steps(self.log.flush())
+        self._saved_at = self.seconds
         if not self.processes.first:
             return None
         tensors = {
@@ -341,7 +352,7 @@ class Trainer:
         self.selection = Selection(**state["selection"])
         self.diagnosed = state["diagnosed"]
         self.ended = state["ended"]
-        self.seconds = state["seconds"]
+        self.seconds = self._saved_at = state["seconds"]
         self._log_bytes = state["log_bytes"]
 
     def _summary(self, stopped: str) -> Trained:

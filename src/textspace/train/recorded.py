@@ -142,7 +142,7 @@ class RecordedSteps:
         sizes = count * places, count, count, STREAMS, FLOATS
         # What the first run reads must be sound too: there are kernels that look at ids.
         nothing = _packed(batch, places, Numbers(0, 0.0, {}), [])
-        buffer = torch.from_numpy(nothing).to(self.device)
+        buffer = torch.from_numpy(nothing).pin_memory().to(self.device, non_blocking=True)
         ids, lengths_B, rows_B, keys_K, bits_F = buffer.split(sizes)
         nowhere = torch.empty(0)  # lengths on the host would be those of this batch for ever
         view = View(ids.view(count, places), nowhere, given_lengths_B=lengths_B)
