@@ -30,7 +30,8 @@ def chosen(written: str, given: argparse.Namespace) -> Recipe:
     sizes = given.sizes or ("own" if name == "default" else SIZES_OF.get(given.corpus, "ptb"))
     found = recipe(name) if sizes == "own" else sized(recipe(name), sizes)
     found = found.but({"training.epochs": given.epochs, "training.seed": given.seed})
-    return found.with_settings([*given.set, *settings])
+    precision = ["training.precision=tf32"] if given.tf32 else []
+    return found.with_settings([*precision, *given.set, *settings])
 
 
 def job(written: str, given: argparse.Namespace) -> Job:
@@ -42,7 +43,6 @@ def job(written: str, given: argparse.Namespace) -> Job:
         measures=tuple(given.measures),
         effort={"sentences": 4_000, "decoded": given.decoded, "prior_samples": given.prior_samples},
         tasks=str(given.tasks) if given.tasks else None,
-        tf32=given.tf32,
     )
 
 

@@ -94,11 +94,11 @@ def test_a_row_that_is_only_quoted_cannot_be_asked_for() -> None:
 
 
 def test_what_differs_from_the_table_is_said() -> None:
-    asked = Asked(samples=5, epochs=3, changes=["latent.dim=4"], tf32=True)
+    asked = Asked(samples=5, epochs=3, changes=["latent.dim=4"], score_in="tf32")
     assert asked.deviations(table("tiny")) == [
         "latent.dim=4 in every run",
         "at most 3 epochs instead of 8",
         "5 importance samples instead of 20",
-        "trained with TF32",
+        "likelihoods scored in tf32",
     ]
     assert Asked(samples=20, epochs=8).deviations(table("tiny")) == []

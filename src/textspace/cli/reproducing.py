@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -13,6 +13,7 @@ from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
     from textspace.reproduce.report import Reproduction
+    from textspace.token_losses import Precision
 
 
 @app.command()
@@ -42,7 +43,9 @@ def reproduce(
     minutes: Annotated[
         float | None, typer.Option(help="When they are over, runs are stopped so that they can go on.", min=0)
     ] = None,
-    tf32: Annotated[bool, typer.Option("--tf32", help="Train (and never measure) with TF32.")] = False,
+    score_in: Annotated[
+        str, typer.Option(help="Precision of the products behind likelihoods: float32, or tf32 or bf16 on a GPU.")
+    ] = "float32",
     from_: Annotated[
         list[Path] | None,
         typer.Option(
@@ -90,7 +93,7 @@ def reproduce(
         from textspace.reproduce.run import Asked, run
 
         chosen = [each for written in rows or [] for each in written.split(",")]
-        asked = Asked(chosen, seeds, samples, epochs, set_ or [], tf32, device)
+        asked = Asked(chosen, seeds, samples, epochs, set_ or [], _precision(score_in), device)
         known, interrupted = run(
             asked_for,
             data,
@@ -131,7 +134,15 @@ def _command(name: str, builtin: bool, asked: object) -> str:
     numbers = {"--seeds": asked.seeds, "--samples": asked.samples, "--epochs": asked.epochs}
     words += [word for option, value in numbers.items() if value is not None for word in (option, str(value))]
     words += [word for change in asked.changes for word in ("--set", change)]
-    return shlex.join([*words, *(["--tf32"] if asked.tf32 else [])])
+    return shlex.join([*words, *(["--score-in", asked.score_in] if asked.score_in != "float32" else [])])
+
+
+def _precision(written: str) -> Precision:
+    from textspace.token_losses import Precision
+
+    if written not in get_args(Precision):
+        raise TextspaceError(f"--score-in is {written!r}: use {', '.join(get_args(Precision))}")
+    return cast("Precision", written)
 
 
 def _show(found: Reproduction, folder: Path, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
+from textspace.token_losses import Precision
 from textspace.train import checkpoints
 from textspace.train.pretraining import first_phase
 from textspace.train.resuming import weight_relevant
@@ -32,7 +33,7 @@ class Job:
         measures: of the test split besides likelihood and posteriors.
         effort: how hard those try, where it is not the usual.
         tasks: folder with the files of tasks.
-        tf32: train, and never measure, with TF32.
+        score_in: precision of the matrix products behind likelihoods.
         device: "cpu" or "cuda"; by default the GPU where there is one.
     """
 
@@ -43,7 +44,7 @@ class Job:
     measures: tuple[str, ...] = ()
     effort: dict[str, int] = field(default_factory=dict)
     tasks: str | None = None
-    tf32: bool = False
+    score_in: Precision = "float32"
     device: str | None = None
 
     @property
@@ -91,8 +92,9 @@ class Job:
         return numbers["epochs"] >= self.recipe.training.epochs or numbers["epochs"] < numbers["epochs_at_most"]
 
     def is_scored(self, numbers: Mapping[str, Any]) -> bool:
-        """Whether it was scored with as many samples."""
-        return self.is_trained(numbers) and numbers.get("importance_samples") == self.samples
+        """Whether it was scored with as many samples, as exactly."""
+        same = numbers.get("importance_samples"), numbers.get("scored_in", "float32")
+        return self.is_trained(numbers) and same == (self.samples, self.score_in)
 
     def is_done(self, numbers: Mapping[str, Any]) -> bool:
         """Whether everything that is asked for was measured, too."""

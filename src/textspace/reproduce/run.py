@@ -16,6 +16,7 @@ from textspace.reproduce.job import NUMBERS, Job, read_json
 from textspace.reproduce.report import Reproduction, run_name
 from textspace.reproduce.side_by_side import Ended, side_by_side
 from textspace.reproduce.table import Table
+from textspace.token_losses import Precision
 from textspace.train.fit import PRETRAINING
 from textspace.train.log import records
 
@@ -51,7 +52,7 @@ class Asked:
         samples: of the importance-weighted bound.
         epochs: at most so many.
         changes: settings of every run, written `path=value`.
-        tf32: train with TF32.
+        score_in: precision of the matrix products behind likelihoods.
         device: "cpu" or "cuda".
     """
 
@@ -60,7 +61,7 @@ class Asked:
     samples: int | None = None
     epochs: int | None = None
     changes: list[str] = field(default_factory=list)
-    tf32: bool = False
+    score_in: Precision = "float32"
     device: str | None = None
 
     def wanted(self, table: Table) -> dict[str, int]:
@@ -76,8 +77,8 @@ class Asked:
             found.append(f"at most {self.epochs} epochs instead of {usual}")
         if self.samples is not None and self.samples != table.samples:
             found.append(f"{self.samples} importance samples instead of {table.samples}")
-        if self.tf32:
-            found.append("trained with TF32")
+        if self.score_in != "float32":
+            found.append(f"likelihoods scored in {self.score_in}")
         return found
 
 
@@ -96,7 +97,7 @@ def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
             measures=table.measures,
             effort=dict(table.effort),
             tasks=str(data) if table.tasks else None,
-            tf32=asked.tf32,
+            score_in=asked.score_in,
             device=asked.device,
         )
         for name, seed in runs

@@ -67,8 +67,6 @@ def work(folder: Path) -> dict[str, Any]:
 
 def _trained(job: Job, folder: Path) -> dict[str, Any]:
     """Train to the end, from the last checkpoint where there is one."""
-    if job.tf32:
-        torch.set_float32_matmul_precision("high")
     trained = train(
         job.source,
         job.recipe,
@@ -79,7 +77,6 @@ def _trained(job: Job, folder: Path) -> dict[str, Any]:
         curves=False,
         say=tell,
     )
-    torch.set_float32_matmul_precision("highest")
     training = job.recipe.training
     return {
         "digest": job.digest,
@@ -99,11 +96,12 @@ def _scored(space: Space, job: Job) -> dict[str, Any]:
         raise TextspaceError(f"{corpus.name} has no test sentences to score: add a file named 'test'")
     test = splits["test"]
     began = time.monotonic()
-    estimates = likelihood(space.model, test, samples=job.samples).estimates()
+    estimates = likelihood(space.model, test, samples=job.samples, precision=job.score_in).estimates()
     statistics = posterior_statistics(space.model, test)
     estimates |= statistics.estimates() if statistics else {}
     numbers: dict[str, Any] = {
         "importance_samples": job.samples,
+        "scored_in": job.score_in,
         "test": _values(estimates),
         "test_names": {name: each.name for name, each in estimates.items()},
         "test_sentences": len(test),

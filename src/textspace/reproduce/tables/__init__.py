@@ -12,6 +12,7 @@ TABLES: dict[str, Table] = {
     each.name: each
     for each in (
         free_bits.PTB,
+        free_bits.PTB_COMBINED,
         mutual_information.PTB,
         free_bits.YAHOO,
         pooling.YAHOO,
