@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from textspace.data.batching import make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
+from textspace.encoders import PretrainedEncoder
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
 from textspace.evaluate.measures.classification_tasks import Form, Prepared, outer_folds, prepared_tasks
 from textspace.evaluate.measures.classifiers import Settings, accuracy, majority_correct, random_state
@@ -29,10 +30,11 @@ from textspace.networks import perceptron
 from textspace.noise import Noise, seed_of
 from textspace.types import Estimate, View
 
-__all__ = ["MEASURES", "FineTuned", "Inputs", "Training", "fine_tune", "fine_tuned_accuracy", "fine_tuning"]
+__all__ = ["MEASURES", "FineTuned", "Inputs", "Training", "fine_tune", "fine_tuned_accuracy", "fine_tuning", "tuned_to"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Cells = tuple[str | float | None, ...]
 
 DEV_SHARE = 0.1
 """Of the training data, for dev where a task has no validation set."""
@@ -98,8 +100,8 @@ class Inputs:
 
     @property
     def lengths_N(self) -> NDArray[np.int32]:
-        """Tokens of all columns."""
-        return np.sum([split.lengths for split in self.columns], axis=0)
+        """Tokens of all columns as the encoder reads them: batches do not depend on a space that stands beside."""
+        return np.sum([split.encoder_lengths for split in self.columns], axis=0)
 
     def views(self, rows_B: Ints, device: torch.device) -> list[View]:
         return [make_batch(split, rows_B).encoder.to(device) for split in self.columns]
@@ -115,30 +117,36 @@ def fine_tune(
     seed: int,
     how: Training = HOW,
 ) -> FineTuned:
-    """A classifier trained on some of the rows from a copy of the encoder, with Adam; everything random is seeded."""
+    """A classifier trained on some of the rows from a copy of the encoder, with Adam; everything random is seeded.
+
+    Dropout is on as in the encoder's first training, also in an encoder of Hugging Face: one protocol for all.
+    """
     codes = encoder.network()
     device = next(codes.parameters()).device
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed_of(seed, "initial weights"))
         network = FineTuned(codes, len(rows.columns), classes).to(device).train()
-    optimizer = torch.optim.Adam([each for each in network.parameters() if each.requires_grad], lr=rate)
-    step = 0
-    for epoch in range(how.epochs):
-        plan = plan_batches(
-            rows.lengths_N[train_N],
-            size=how.batch(len(train_N)),
-            seed=seed_of(seed, "order") % 2**32,
-            epoch=epoch,
-        )
-        for at_B in plan:
-            rows_B = train_N[at_B]
-            noise = Noise(seed, step, torch.from_numpy(rows_B).to(device))
-            log_p_BC = network(rows.views(rows_B, device), noise)
-            optimizer.zero_grad()
-            F.nll_loss(log_p_BC, torch.from_numpy(rows.classes_N[rows_B]).to(device)).backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-            optimizer.step()
-            step += 1
+        for part in network.modules():
+            if isinstance(part, PretrainedEncoder):  # which leaves its dropout off, since that cannot be keyed
+                part.network.train()
+        optimizer = torch.optim.Adam([each for each in network.parameters() if each.requires_grad], lr=rate)
+        step = 0
+        for epoch in range(how.epochs):
+            plan = plan_batches(
+                rows.lengths_N[train_N],
+                size=how.batch(len(train_N)),
+                seed=seed_of(seed, "order") % 2**32,
+                epoch=epoch,
+            )
+            for at_B in plan:
+                rows_B = train_N[at_B]
+                noise = Noise(seed, step, torch.from_numpy(rows_B).to(device))
+                log_p_BC = network(rows.views(rows_B, device), noise)
+                optimizer.zero_grad()
+                F.nll_loss(log_p_BC, torch.from_numpy(rows.classes_N[rows_B]).to(device)).backward()
+                nn.utils.clip_grad_norm_(network.parameters(), 5.0)
+                optimizer.step()
+                step += 1
     return network.eval()
 
 
@@ -238,6 +246,7 @@ def fine_tuned_accuracy(
         "epochs": how.epochs,
         "batch": how.batch(len(cuts[0].train_N)),
         "optimizer": "Adam, gradients clipped to 5",
+        "dropout": "as the encoder was trained with",
         "learning_rate": how.rates[best],
         "learning_rates_tried": ", ".join(f"{rate:g}" for rate in how.rates),
         "trained_on": len(cuts[0].train_N),
@@ -256,22 +265,29 @@ def fine_tuning(subject: Subject) -> Findings:
     logits. Pairs are read as (|u - v|, u * v), and as both sentences joined in one text. Five epochs with Adam; the
     weights are the last. MR and CR are cut in ten folds, of which `effort.repeats` are trained and tested.
     """
-    estimates: dict[str, Estimate] = {}
-    rows: list[tuple[str | float | None, ...]] = []
-    for prepared in prepared_tasks(subject, "fine-tuning"):
-        writings = [(encoder, encoder.writing(prepared.all_inputs())) for encoder in encoders_of(subject)]
-        for form in prepared.forms:
-            title = prepared.task.title + form.title
-            below = []
-            for encoder, writing in writings:
-                own, majority = _with_form(subject, prepared, form, encoder, writing)
-                put(estimates, prepared.key + form.key, encoder, own)
-                below.append((title, encoder.title, own.n, own.settings["dev"], own.value, own.stderr))
-            estimates[f"{prepared.key}_majority"] = majority
-            rows += [(title, "none: majority class", majority.n, None, majority.value, majority.stderr), *below]
+    found = [tuned_to(subject, prepared) for prepared in prepared_tasks(subject, "fine-tuning")]
+    estimates = {key: one for part, _ in found for key, one in part.items()}
+    rows = tuple(row for _, part in found for row in part)
     columns = ("task", "codes of", "tested", "dev", "test", "± test")
-    table = Table("Accuracy (%) of fine-tuned encoders", columns, tuple(rows), grouped=True)
+    table = Table("Accuracy (%) of fine-tuned encoders", columns, rows, grouped=True)
     return Findings(estimates, {"fine_tuning": table})
+
+
+def tuned_to(subject: Subject, prepared: Prepared) -> tuple[dict[str, Estimate], list[Cells]]:
+    """Estimates of one task, and its rows of the table."""
+    estimates: dict[str, Estimate] = {}
+    rows: list[Cells] = []
+    writings = [(encoder, encoder.writing(prepared.all_inputs())) for encoder in encoders_of(subject)]
+    for form in prepared.forms:
+        title = prepared.task.title + form.title
+        below: list[Cells] = []
+        for encoder, writing in writings:
+            own, majority = _with_form(subject, prepared, form, encoder, writing)
+            put(estimates, prepared.key + form.key, encoder, own)
+            below.append((title, encoder.title, own.n, own.settings["dev"], own.value, own.stderr))
+        estimates[f"{prepared.key}_majority"] = majority
+        rows += [(title, "none: majority class", majority.n, None, majority.value, majority.stderr), *below]
+    return estimates, rows
 
 
 def _with_form(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,12 @@ from textspace.evaluate.measures.sentence_encoders import (
 from textspace.noise import seed_of
 from textspace.types import Estimate
 
-__all__ = ["MEASURES", "Outcome", "cross_validated", "held_out", "majority_of", "transfer"]
+__all__ = ["MEASURES", "Outcome", "cross_validated", "held_out", "majority_of", "transfer", "transfer_to"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Cells = tuple[str | float | None, ...]
 
 
 # On arrays
@@ -41,12 +43,12 @@ class Outcome:
     dev: float | None
 
 
-def cross_validated(features_NF: Floats, classes_N: Ints, *, seed: int, folds: int = FOLDS) -> Outcome:
+def cross_validated(features_NF: Any, classes_N: Ints, *, seed: int, folds: int = FOLDS, scale: bool = True) -> Outcome:
     """Every sentence is tested once, by a classifier of the other folds, which chose its penalty within them."""
     correct_N, majority_N = (np.zeros(len(classes_N), bool) for _ in range(2))
     devs = []
     for fold, (train, test) in enumerate(outer_folds(classes_N, seed, folds)):
-        fit = fit_linear(features_NF[train], classes_N[train], seed=seed_of(seed, fold))
+        fit = fit_linear(features_NF[train], classes_N[train], seed=seed_of(seed, fold), scale=scale)
         correct_N[test] = fit.predict(features_NF[test]) == classes_N[test]
         majority_N[test] = majority_correct(classes_N[train], classes_N[test])
         devs.append(fit.dev)
@@ -55,10 +57,10 @@ def cross_validated(features_NF: Floats, classes_N: Ints, *, seed: int, folds: i
 
 
 def held_out(
-    train: tuple[Floats, Ints], valid: tuple[Floats, Ints] | None, test: tuple[Floats, Ints], *, seed: int
+    train: tuple[Any, Ints], valid: tuple[Any, Ints] | None, test: tuple[Any, Ints], *, seed: int, scale: bool = True
 ) -> Outcome:
     """Fitted on the training set, its penalty chosen on validation data or by 10-fold cross-validation, tested once."""
-    fit = fit_linear(*train, seed=seed, valid=valid, folds=FOLDS)
+    fit = fit_linear(*train, seed=seed, valid=valid, folds=FOLDS, scale=scale)
     return Outcome(fit.predict(test[0]) == test[1], majority_correct(train[1], test[1]), fit.dev)
 
 
@@ -72,25 +74,31 @@ def transfer(subject: Subject) -> Findings:
     both sentences joined in one text. A second classifier sees the logarithm of the length beside the code: what it
     gains is no merit of the code. Sentences that the space was trained on are left out of what is tested and counted.
     """
-    estimates: dict[str, Estimate] = {}
-    rows: list[tuple[str | float | None, ...]] = []
-    for prepared in prepared_tasks(subject, "transfer"):
-        coded = [(encoder, TaskCodes.of(encoder, prepared.all_inputs())) for encoder in encoders_of(subject)]
-        for form in prepared.forms:
-            key, title = prepared.key + form.key, prepared.task.title + form.title
-            below = []
-            for encoder, codes in coded:
-                own, longer, majority = _with_form(subject, prepared, form, encoder, codes)
-                put(estimates, key, encoder, own)
-                put(estimates, f"{key}_with_length", encoder, longer)
-                numbers = own.settings["dev"], own.value, own.stderr, longer.value, longer.stderr
-                below.append((title, encoder.title, own.n, *numbers))
-            estimates[f"{prepared.key}_majority"] = majority
-            rows += [(title, "none: majority class", majority.n, None, majority.value, majority.stderr, None, None)]
-            rows += below
+    found = [transfer_to(subject, prepared) for prepared in prepared_tasks(subject, "transfer")]
+    estimates = {key: one for part, _ in found for key, one in part.items()}
+    rows = tuple(row for _, part in found for row in part)
     columns = ("task", "codes of", "tested", "dev", "test", "± test", "with log length", "± with log length")
-    table = Table("Accuracy (%) of logistic regression on frozen codes", columns, tuple(rows), grouped=True)
+    table = Table("Accuracy (%) of logistic regression on frozen codes", columns, rows, grouped=True)
     return Findings(estimates, {"transfer": table})
+
+
+def transfer_to(subject: Subject, prepared: Prepared) -> tuple[dict[str, Estimate], list[Cells]]:
+    """Estimates of one task, and its rows of the table."""
+    estimates: dict[str, Estimate] = {}
+    rows: list[Cells] = []
+    coded = [(encoder, TaskCodes.of(encoder, prepared.all_inputs())) for encoder in encoders_of(subject)]
+    for form in prepared.forms:
+        key, title = prepared.key + form.key, prepared.task.title + form.title
+        below: list[Cells] = []
+        for encoder, codes in coded:
+            own, longer, majority = _with_form(subject, prepared, form, encoder, codes)
+            put(estimates, key, encoder, own)
+            put(estimates, f"{key}_with_length", encoder, longer)
+            numbers = own.settings["dev"], own.value, own.stderr, longer.value, longer.stderr
+            below.append((title, encoder.title, own.n, *numbers))
+        estimates[f"{prepared.key}_majority"] = majority
+        rows += [(title, "none: majority class", majority.n, None, majority.value, majority.stderr, None, None), *below]
+    return estimates, rows
 
 
 def _with_form(

@@ -136,9 +136,9 @@ _ADAM: dict[str, object] = {"training.optimizer": {"kind": "adam", "lr": 1e-3}, 
 _COMBINED: dict[str, dict[str, object]] = {
     "pooled": {"pooling.kind": "max"},
     "one-embedding": _ONE_EMBEDDING,
+    "one-embedding-6": _ONE_EMBEDDING | {"objective.free_bits.target": 6.0},
     "one-embedding-adam": _ONE_EMBEDDING | _ADAM,
     "one-embedding-adam-pooled": _ONE_EMBEDDING | _ADAM | {"pooling.kind": "max"},
-    "one-embedding-adam-pooled-6": _ONE_EMBEDDING | _ADAM | {"pooling.kind": "max", "objective.free_bits.target": 6.0},
 }
 
 PTB_COMBINED = Table(
