@@ -13,7 +13,7 @@ from textspace import token_losses
 from textspace.data.batching import batch_of
 from textspace.errors import TextspaceError
 from textspace.model import Model
-from textspace.noise import Noise
+from textspace.noise import _FIRST, _GOLDEN, _SECOND, Noise
 from textspace.objectives import build_objective
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
@@ -254,6 +254,15 @@ def test_the_kernels_of_cells_give_what_torch_gives(kernels, kind: str) -> None:
         truth = (1 - update) * new.tanh() + update * before
         kernels.gru_cell(recurrent, shared, code, bias, before, hidden)
     torch.testing.assert_close(hidden, truth, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("samples", "elements"), [(1, 1), (3, 700)])
+def test_the_kernel_of_noise_gives_its_bits(kernels, samples: int, elements: int) -> None:
+    noise = Noise(3, 8, torch.tensor([5, 0, 2**40])).after(2)
+    truth = noise._bits("z", (elements,), samples)
+    for key in (noise._key("z"), torch.tensor(noise._key("z"))):
+        found = kernels.random_bits(noise.rows_B, key, 2, samples, elements, (_GOLDEN, _FIRST, _SECOND))
+        assert torch.equal(found, truth)
 
 
 def test_a_kernel_that_fails_is_told_once_and_replaced() -> None:

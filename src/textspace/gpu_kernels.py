@@ -1,4 +1,4 @@
-"""Triton kernels for scoring on a GPU: logsumexp over the words without logits, and the cells of LSTM and GRU.
+"""Triton kernels: keyed random bits, and for scoring logsumexp over the words without logits and recurrent cells.
 
 Import this where a GPU is used and nowhere else: Triton is there on few machines and takes a while to load.
 """
@@ -26,6 +26,7 @@ __all__ = [
     "in_tf32",
     "logsumexps",
     "lstm_cell",
+    "random_bits",
     "switched_off",
     "target_logits",
     "tried",
@@ -87,8 +88,10 @@ def tried(work: Callable[[], Tensor], device: torch.device) -> Tensor | None:
 
 
 def _jit(kernel: Callable[..., None]) -> Any:
-    """Compiled once for all numbers of rows, words and sentences."""
-    vary = [name for name in ("rows", "words", "excluded", "sentences") if name in signature(kernel).parameters]
+    """Compiled once for all numbers of rows, words and sentences, and for noise wherever it is kept: what was not
+    compiled before cannot be recorded."""
+    varying = ("rows", "words", "excluded", "sentences", "first", "elements", "numbers", "of_sentence", "key", "bits")
+    vary = [name for name in varying if name in signature(kernel).parameters]
     return kernel if triton is None else triton.jit(kernel, do_not_specialize=vary)
 
 
@@ -303,3 +306,48 @@ def gru_cell(
 def _units_at_once(rows: int, units: int) -> tuple[int, tuple[int, int]]:
     at_once = min(1024, 1 << (units - 1).bit_length())
     return at_once, (rows, math.ceil(units / at_once))
+
+
+@_jit
+def _finalised(x, FIRST: tl.constexpr, SECOND: tl.constexpr):
+    """SplitMix64's finaliser, of unsigned numbers."""
+    x = (x ^ (x >> 30)) * FIRST
+    x = (x ^ (x >> 27)) * SECOND
+    return x ^ (x >> 31)
+
+
+@_jit
+def _keyed_bits(
+    of_sentence, key, bits, first, sentences, elements, numbers,
+    GOLDEN: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, SIZE: tl.constexpr,
+) -> None:  # fmt: skip
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    real = at < numbers
+    drawn = at // elements  # a sample of a sentence
+    sentence = tl.load(of_sentence + drawn % sentences, mask=real, other=0).to(tl.uint64, bitcast=True)
+    sample = (drawn // sentences + first).to(tl.uint64)
+    x = _finalised(sentence * GOLDEN + tl.load(key).to(tl.uint64, bitcast=True), FIRST, SECOND)
+    x = _finalised(x + sample * GOLDEN, FIRST, SECOND)
+    x = _finalised(x + (at % elements + 1).to(tl.uint64) * GOLDEN, FIRST, SECOND)
+    tl.store(bits + at, x.to(tl.int64, bitcast=True), mask=real)
+
+
+def random_bits(rows_B: Tensor, key: int | Tensor, first: int, samples: int, elements: int, constants: tuple) -> Tensor:
+    """The bits of `noise.Noise`, (samples, B, elements), in one kernel instead of forty.
+
+    Args:
+        rows_B: of the sentences.
+        key: of the stream.
+        first: number of the first sample.
+        samples: how many.
+        elements: numbers of a sentence and sample.
+        constants: SplitMix64's step and its two factors.
+    """
+    where = key if isinstance(key, Tensor) else torch.full((), key, dtype=torch.int64, device=rows_B.device)
+    found = torch.empty(samples, len(rows_B), elements, dtype=torch.int64, device=rows_B.device)
+    golden, factor, other = (each % 2**64 for each in constants)
+    _keyed_bits[(triton.cdiv(found.numel(), 1024),)](
+        rows_B.contiguous(), where, found, first, len(rows_B), elements, found.numel(),
+        GOLDEN=golden, FIRST=factor, SECOND=other, SIZE=1024, num_warps=4,
+    )  # fmt: skip
+    return found

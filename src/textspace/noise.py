@@ -94,11 +94,25 @@ class Noise:
     def _bits(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
         # Elements are numbered with the last axis fastest: more padding adds numbers at the end of a sentence's
         # sequence and changes none before it.
-        device = self.rows_B.device
-        sample_S1 = torch.arange(self.first_sample, self.first_sample + samples, device=device)[:, None]
-        row_SB = _mixed(_mixed(self.rows_B[None, :] * _GOLDEN + self._key(stream)) + sample_S1 * _GOLDEN)
-        element_E = torch.arange(1, math.prod(shape) + 1, device=device) * _GOLDEN
-        return _mixed(row_SB[:, :, None] + element_E).view(samples, len(self.rows_B), *shape)
+        key, elements = self._key(stream), math.prod(shape)
+        bits_SBE = self._bits_of_one_kernel(key, samples, elements) if self.rows_B.is_cuda else None
+        if bits_SBE is None:
+            device = self.rows_B.device
+            sample_S1 = torch.arange(self.first_sample, self.first_sample + samples, device=device)[:, None]
+            row_SB = _mixed(_mixed(self.rows_B[None, :] * _GOLDEN + key) + sample_S1 * _GOLDEN)
+            element_E = torch.arange(1, elements + 1, device=device) * _GOLDEN
+            bits_SBE = _mixed(row_SB[:, :, None] + element_E)
+        return bits_SBE.view(samples, len(self.rows_B), *shape)
+
+    def _bits_of_one_kernel(self, key: int | Tensor, samples: int, elements: int) -> Tensor | None:
+        """The same bits, where Triton works."""
+        from textspace import gpu_kernels  # takes a while to load, and is for a GPU only
+
+        constants = _GOLDEN, _FIRST, _SECOND
+        return gpu_kernels.tried(
+            lambda: gpu_kernels.random_bits(self.rows_B, key, self.first_sample, samples, elements, constants),
+            self.rows_B.device,
+        )
 
 
 def _mixed(x: Tensor) -> Tensor:
