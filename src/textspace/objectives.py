@@ -23,12 +23,12 @@ from textspace.config import (
     SpikeAndSlabPosterior,
     WaeObjective,
 )
-from textspace.distributions import Delta, Mixture, SpikeAndSlab, closed_kl
+from textspace.distributions import Delta, Mixture, SpikeAndSlab
 from textspace.divergences import dual_kl, mmd
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.noise import Noise
-from textspace.posteriors import Posterior
+from textspace.requirements import needs_closed_kl, needs_gates, needs_kl, needs_latent
 from textspace.schedules import Progress, schedule
 from textspace.types import Pass, Site, Term, Terms
 
@@ -100,8 +100,8 @@ class Elbo:
     """
 
     def __init__(self, config: ElboObjective, model: Model) -> None:
-        posterior = _needs_kl("elbo", model)
-        _needs_gates(config, model, posterior)
+        posterior = needs_kl("elbo", model)
+        needs_gates(config, model, posterior)
         self.samples, self.per_gate = config.samples * config.codes_per_gate, config.codes_per_gate
         self.kl_weight = schedule(config.kl_weight)
         self.gate_kl_weight = schedule(config.kl_weight if config.gate_kl_weight is None else config.gate_kl_weight)
@@ -109,7 +109,7 @@ class Elbo:
         self.free_bits = config.free_bits
         self.batch_terms = config.free_bits is not None and config.free_bits.on == "batch"
         if config.free_bits is not None:
-            _needs_closed_kl(config.free_bits, model)
+            needs_closed_kl(config.free_bits, model)
         if isinstance(gates := model.recipe.posterior, SpikeAndSlabPosterior) and not gates.hard:
             warnings.warn(
                 "posterior.hard is false: at relaxed switches the estimate of the KL may fall below 0 without end, and "
@@ -160,7 +160,7 @@ class Iwae(_PerSentence):
     """-log 1/k sum_k p(x | z_k) p(z_k) / q(z_k | x), z_k from the posterior [Burda et al. 2016]; -ELBO at k = 1."""
 
     def __init__(self, config: IwaeObjective, model: Model) -> None:
-        _needs_kl("iwae", model)
+        needs_kl("iwae", model)
         if isinstance(posterior := model.recipe.posterior, SpikeAndSlabPosterior) and not posterior.hard:
             raise TextspaceError(
                 "objective 'iwae' is a bound only with hard switches, and posterior.hard is false: set "
@@ -187,7 +187,7 @@ class Mim(_PerSentence):
     """
 
     def __init__(self, config: MimObjective, model: Model) -> None:
-        _needs_kl("mim", model)
+        needs_kl("mim", model)
         if isinstance(model.recipe.posterior, SpikeAndSlabPosterior):
             raise TextspaceError(
                 "objective 'mim' makes posteriors narrower without end, and posterior 'spike-and-slab' has no floor: "
@@ -221,7 +221,7 @@ class DualKl(_PerSentence):
     """
 
     def __init__(self, config: DualKlObjective, model: Model) -> None:
-        posterior = _needs_latent("dual-kl", model)
+        posterior = needs_latent("dual-kl", model)
         if config.of == "posterior" and posterior.distributions["z"] is Delta:
             raise TextspaceError(
                 "objective 'dual-kl' has no bound to learn with posterior 'delta', whose KL is infinite: set "
@@ -256,8 +256,8 @@ class Wae:
 
     def __init__(self, config: WaeObjective, model: Model) -> None:
         if config.kl_weight is not None:
-            _needs_kl("wae with a kl_weight", model)
-        self.has_kl = _needs_latent("wae", model).has_log_prob
+            needs_kl("wae with a kl_weight", model)
+        self.has_kl = needs_latent("wae", model).has_log_prob
         self.kl_weight = None if config.kl_weight is None else schedule(config.kl_weight)
         self.model = model
         self.mmd_weight = schedule(config.mmd_weight)
@@ -329,78 +329,6 @@ def _gate_share(z: Site, share: GateShare) -> Tensor:
 def _with_others(own_BZ: Tensor, name: str, others: Others) -> Tensor:
     """Our sentences' rows, and after them those of the rest of the global batch."""
     return torch.cat([own_BZ, others[name]]) if others else own_BZ
-
-
-# What objectives need of the other parts
-
-
-def _needs_latent(objective: str, model: Model) -> Posterior:
-    if model.posterior is None:
-        raise TextspaceError(
-            f"objective {objective!r} needs a latent and this recipe has no posterior: use objective 'reconstruction'"
-        )
-    return model.posterior
-
-
-def _needs_kl(objective: str, model: Model) -> Posterior:
-    posterior = _needs_latent(objective, model)
-    if not posterior.has_log_prob:
-        raise TextspaceError(
-            f"objective {objective!r} needs a KL and posterior {_kind(model, 'posterior')!r} has no density: "
-            "use objective 'reconstruction', 'wae' or 'dual-kl', or posterior 'gaussian'"
-        )
-    return posterior
-
-
-def _needs_gates(config: ElboObjective, model: Model, posterior: Posterior) -> None:
-    """Options about gates make no sense without them, and an activity needs a posterior that is not conditioned."""
-    gated = "gate" in posterior.distributions
-    if not gated and (config.gate_kl_weight is not None or config.codes_per_gate > 1):
-        raise TextspaceError(
-            "objective.gate_kl_weight and objective.codes_per_gate are about gates, and this posterior has none: leave "
-            "them out, or use posterior 'spike-and-slab' with prior 'beta-gated'"
-        )
-    if gated and config.activity is not None:
-        raise TextspaceError(
-            "objective.activity is for posteriors without Beta gates: leave it out, or use posterior 'gaussian'"
-        )
-    if (share := config.gate_share) is None:
-        return
-    if gated or posterior.distributions["z"] is not SpikeAndSlab:
-        raise TextspaceError(
-            "objective.gate_share is for posterior 'spike-and-slab' with gates 'features': leave it out, or set "
-            "posterior.gates=features"
-        )
-    if share.of == "pseudo-inputs" and (prior := _kind(model, "prior")) != "pseudo-inputs":
-        raise TextspaceError(
-            f"objective.gate_share.of=pseudo-inputs needs prior 'pseudo-inputs', and this is {prior!r}: set "
-            "prior.kind=pseudo-inputs, or objective.gate_share.of=sentences"
-        )
-
-
-def _needs_closed_kl(bits: FreeBits, model: Model) -> None:
-    """A threshold on every sentence's KL makes no sense of a sampled KL, which is right only on average; nor does one
-    on every dimension's where the prior's dimensions depend on each other."""
-    if model.posterior is None or model.prior is None:
-        return
-    if bits.per == "dimension" and Mixture in model.prior.distributions.values():
-        raise TextspaceError(
-            f"objective.free_bits per dimension needs a prior whose dimensions are independent, and those of "
-            f"{_kind(model, 'prior')!r} are not: set objective.free_bits.per=total and objective.free_bits.on=batch"
-        )
-    if bits.on == "batch":
-        return
-    for site, q in model.posterior.distributions.items():
-        if not closed_kl(q, model.prior.distributions[site]):
-            raise TextspaceError(
-                f"objective.free_bits on every sentence needs a closed KL, and that of posterior "
-                f"{_kind(model, 'posterior')!r} and prior {_kind(model, 'prior')!r} is sampled: set "
-                "objective.free_bits.on=batch"
-            )
-
-
-def _kind(model: Model, part: str) -> str:
-    return getattr(model.recipe, part).kind
 
 
 OBJECTIVES = {

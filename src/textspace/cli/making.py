@@ -23,6 +23,7 @@ from textspace.cli.shared import (
     sources,
     tell,
 )
+from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
     from textspace.config import Recipe
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 @app.command()
 def train(
     source: Source,
-    recipe: Annotated[str, typer.Option(help="A named recipe; `textspace recipes` lists them.")] = "default",
+    recipe: Annotated[
+        str | None, typer.Option(help="A named recipe; `textspace recipes` lists them.", show_default="default")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="Instead: a recipe.json.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for the trained space.")] = Path("space"),
     set_: Annotated[
@@ -130,13 +133,22 @@ def train(
     )
 
 
-def _recipe(name: str, config: Path | None, folder: Path | None) -> Recipe:
+def _recipe(name: str | None, config: Path | None, folder: Path | None) -> Recipe:
+    """By name or from a file; a folder that is to be continued or started from has its own."""
     from textspace.config import Recipe
     from textspace.recipes import recipe
 
     if config:
         return Recipe.load(config)
-    return Recipe.load(folder / "recipe.json") if folder else recipe(name)
+    if folder is None:
+        return recipe(name or "default")
+    own = Recipe.load(folder / "recipe.json")
+    if name is not None and name != own.name:
+        raise TextspaceError(
+            f"{folder} has the recipe {own.name!r}, which --resume and --init go on with: leave out --recipe {name}, "
+            "or begin anew in another folder"
+        )
+    return own
 
 
 def _print_rehearsal(rehearsal: Rehearsal, as_json: bool) -> None:

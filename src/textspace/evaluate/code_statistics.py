@@ -19,7 +19,7 @@ __all__ = ["Information", "Mean", "covariance_of_means", "gaussian_kl", "mean_co
 
 Floats = NDArray[np.float64]
 
-PAIRS_AT_ONCE = 2**23
+DENSITIES_AT_ONCE = 2**23
 """Pairs of sentences whose densities are held in memory together."""
 
 EIGENVALUE_FLOOR = 1e-6
@@ -58,7 +58,7 @@ def mutual_information(mean_NZ: Floats, deviation_NZ: Floats, sample_NZ: Floats)
     count = len(mean)
     own_N = Normal(mean, deviation, validate_args=False).log_prob(sample).sum(1)
     others_N = torch.empty_like(own_N)
-    size = max(1, PAIRS_AT_ONCE // count)
+    size = max(1, DENSITIES_AT_ONCE // count)
     for start in range(0, count, size):
         log_q = log_normals(sample[start : start + size], mean, deviation)
         log_q.diagonal(start).fill_(-torch.inf)

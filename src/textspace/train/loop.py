@@ -237,8 +237,7 @@ class Trainer:
                 checkpoints.write_file(self.folder / "model.safetensors", self.best_weights)
         if verdict.reload_best:
             checkpoints.load_weights(self.model, self.best_weights, "memory")
-            for optimizer in self.update.optimizers.values():
-                _forget(optimizer)
+            self.update.forget()
         if told := self.update.end_epoch(numbers):
             self.display.say(told)
         self.ended = verdict.stop
@@ -396,11 +395,3 @@ def _short(value: float) -> str:
     ('101.23', '32')
     """
     return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
-
-
-def _forget(optimizer: torch.optim.Optimizer) -> None:
-    """Its state as before the first step; in place, where recorded steps look for it."""
-    for state in optimizer.state.values():
-        for value in state.values():
-            if isinstance(value, torch.Tensor):
-                value.zero_()

@@ -92,6 +92,14 @@ class JointUpdate:
         """Told what the validation measured; what it says in return is shown."""
         return None
 
+    def forget(self) -> None:
+        """The optimisers' states as before the first step; in place, where recorded steps look for them."""
+        for optimizer in self.optimizers.values():
+            for state in optimizer.state.values():
+                for value in state.values():
+                    if isinstance(value, Tensor):
+                        value.zero_()
+
     def state(self) -> dict[str, Any]:
         """All there is to know besides weights and optimisers."""
         return {}
