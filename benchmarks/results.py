@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-from datetime import date
 from pathlib import Path
 from typing import Any
 
+from textspace.reproduce.worker import machine
+
+__all__ = ["machine", "record"]
+
 FOLDER = Path(__file__).parent / "results"
-
-
-def machine() -> dict[str, Any]:
-    import torch
-
-    import textspace
-
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {
-        "date": date.today().isoformat(),
-        "cores": os.cpu_count(),
-        "gpu": gpu,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "textspace": textspace.__version__,
-    }
 
 
 def record(name: str, command: str, numbers: dict[str, Any], folder: Path = FOLDER) -> None:
