@@ -89,6 +89,39 @@ def test_a_run_can_be_repeated_and_another_seed_is_another_run(tmp_path, space) 
     assert not torch.equal(first, weights(4))
 
 
+def test_an_encoder_of_others_is_trained_with_its_dropout_and_can_be_repeated(tmp_path, space) -> None:
+    word_task(tmp_path, 90)
+    (prepared,) = prepared_tasks(subject_in(tmp_path, space), "")
+    encoder = encoders_of(subject_in(tmp_path, space, baselines=(str(tiny_encoder()),)))[-1]
+    rows = Inputs([encoder.split(prepared.parts["train"].texts)], prepared.classes["train"])
+    dropout: list[bool] = []
+    encoder.baseline.encoder.network.embeddings.dropout.register_forward_hook(
+        lambda module, given, made: dropout.append(not torch.equal(given[0], made))
+    )
+
+    def weights() -> torch.Tensor:
+        network = fine_tune(encoder, rows, np.arange(60), classes=4, rate=1e-2, seed=3, how=Training(epochs=1))
+        assert not any(part.training for part in network.modules())
+        return torch.cat([parameter.flatten() for parameter in network.parameters()])
+
+    first = weights()
+    assert all(dropout)
+    torch.rand(5)  # what others draw does not matter
+    state = torch.random.get_rng_state()
+    assert torch.equal(first, weights())
+    assert torch.equal(state, torch.random.get_rng_state())  # nor does others' randomness change
+
+
+def test_batches_are_made_by_what_the_encoder_reads(tmp_path, space) -> None:
+    subject = subject_in(tmp_path, space, baselines=(str(tiny_encoder()),))
+    texts = ["anna sees cats", "bob", "stones stones"]
+    for encoder in (encoders_of(subject)[0], encoders_of(subject)[-1]):
+        split = encoder.split(texts)
+        lengths = [int(make_batch(split, np.array([row])).encoder.lengths_B[0]) for row in range(3)]
+        assert Inputs([split, split], np.zeros(3, int)).lengths_N.tolist() == [2 * each for each in lengths]
+    assert lengths != [5, 3, 4]  # pieces of words and special tokens, not the space's words
+
+
 def test_the_encoder_learns_and_not_only_what_is_above_it(tmp_path, space) -> None:
     word_task(tmp_path, 90)
     (prepared,) = prepared_tasks(subject_in(tmp_path, space), "")
