@@ -25,6 +25,7 @@ from textspace.paths import Path as CodePath
 from textspace.paths import interpolated
 from textspace.progress import track
 from textspace.sampling import Deviation, check_strength, drawn_lengths
+from textspace.token_losses import Precision
 from textspace.types import EndToken
 
 if TYPE_CHECKING:
@@ -331,11 +332,13 @@ class Space(Coder):
         samples: int = 100,
         end_token: EndToken = "included",
         seed: int = 0,
+        precision: Precision = "float32",
         show_progress: bool = False,
     ) -> Likelihood:
         """How likely sentences are, per sentence and per token (`.tokens`), every number named after its bound.
 
         `.estimates()` sums up; `.nll_N` is each sentence's importance-weighted bound, or exact for a language model.
+        On a GPU "tf32" and "bf16" are several times as fast as "float32", and off by hundredths of a nat.
         """
         if samples < 0:
             raise TextspaceError(f"cannot take {samples} samples: give a number from 0 (no importance-weighted bound)")
@@ -347,6 +350,7 @@ class Space(Coder):
             end_token=end_token,
             lengths=lengths,
             seed=seed,
+            precision=precision,
             keep_tokens=True,
             progress=show_progress,
         )

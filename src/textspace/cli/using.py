@@ -265,6 +265,9 @@ def score(
     melbo: Annotated[
         bool, typer.Option("--melbo", help="Also MELBO, a bound whose prior is the scored text itself.")
     ] = False,
+    precision: Annotated[
+        str, typer.Option(help="Of matrix products: float32, or on a GPU tf32 or bf16, which are faster.")
+    ] = "float32",
     split: Split = None,
     text_column: TextColumn = None,
     header: Header = None,
@@ -306,6 +309,7 @@ def score(
         end_token=end,  # type: ignore[arg-type]
         lengths=lengths,
         seed=seed,
+        precision=precision,  # type: ignore[arg-type]
         keep_tokens=each,
         progress=True,
     )
