@@ -11,7 +11,7 @@ from torch import Tensor
 
 from textspace.errors import TextspaceError
 
-__all__ = ["Precision", "computing_in", "is_lean", "log_probabilities", "product", "rounded"]
+__all__ = ["Precision", "computing_in", "is_lean", "log_probabilities", "precision_named", "product", "rounded"]
 
 Precision = Literal["float32", "tf32", "bf16"]
 """Of the factors of a decoder's matrix products; sums are float32 always."""
@@ -24,11 +24,17 @@ LOGITS_AT_ONCE = {"cpu": 2**22, "cuda": 2**25}
 """Logits of a chunk of rows: they fit a cache where they are few, and keep a GPU busy where they are many."""
 
 
+def precision_named(name: str) -> Precision:
+    """What a user calls a precision, if there is one of that name."""
+    if name not in get_args(Precision):
+        raise TextspaceError(f"precision is {name!r}: use 'float32', 'tf32' or 'bf16'")
+    return cast("Precision", name)
+
+
 @contextmanager
 def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
     """Matrix products with factors of a precision; "tf32" is for GPUs."""
-    if precision not in get_args(Precision):
-        raise TextspaceError(f"precision is {precision!r}: use 'float32', 'tf32' or 'bf16'")
+    precision = precision_named(precision)
     if precision == "tf32" and device.type != "cuda":
         raise TextspaceError("precision 'tf32' is for a GPU: use 'float32' on the CPU")
     before = torch.get_float32_matmul_precision()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
     from textspace.reproduce.report import Reproduction
-    from textspace.token_losses import Precision
 
 
 @app.command()
@@ -91,9 +90,10 @@ def reproduce(
     interrupted = False
     if known is None or data is not None:
         from textspace.reproduce.run import Asked, run
+        from textspace.token_losses import precision_named
 
         chosen = [each for written in rows or [] for each in written.split(",")]
-        asked = Asked(chosen, seeds, samples, epochs, set_ or [], _precision(score_in), device)
+        asked = Asked(chosen, seeds, samples, epochs, set_ or [], precision_named(score_in), device)
         known, interrupted = run(
             asked_for,
             data,
@@ -135,14 +135,6 @@ def _command(name: str, builtin: bool, asked: object) -> str:
     words += [word for option, value in numbers.items() if value is not None for word in (option, str(value))]
     words += [word for change in asked.changes for word in ("--set", change)]
     return shlex.join([*words, *(["--score-in", asked.score_in] if asked.score_in != "float32" else [])])
-
-
-def _precision(written: str) -> Precision:
-    from textspace.token_losses import Precision
-
-    if written not in get_args(Precision):
-        raise TextspaceError(f"--score-in is {written!r}: use {', '.join(get_args(Precision))}")
-    return cast("Precision", written)
 
 
 def _show(found: Reproduction, folder: Path, as_json: bool) -> None:

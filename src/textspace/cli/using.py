@@ -288,10 +288,12 @@ def score(
     from textspace.evaluate.likelihood import lengths_for, likelihood
     from textspace.evaluate.melbo import Melbo
     from textspace.space import Space
+    from textspace.token_losses import precision_named
     from textspace.train.fit import prepare
 
     if each and melbo:
         raise TextspaceError("MELBO is a number of a set of sentences and not of each: leave out --each or --melbo")
+    computed_in = precision_named(precision)
     space = Space.load(folder, device)
     lengths = lengths_for(end, space.metrics)
     corpus = uncut_corpus(source, split, space.recipe, text_column, None, header)
@@ -309,7 +311,7 @@ def score(
         end_token=end,  # type: ignore[arg-type]
         lengths=lengths,
         seed=seed,
-        precision=precision,  # type: ignore[arg-type]
+        precision=computed_in,
         keep_tokens=each,
         progress=True,
     )
