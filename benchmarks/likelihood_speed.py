@@ -271,7 +271,7 @@ def main() -> None:
     short = ways["bf16"]["nats_from_float32"]
     record(
         "likelihood_speed" if given.device == "cpu" else "likelihood_speed_gpu",
-        " ".join(["python -m benchmarks.likelihood_speed", *sys.argv[1:]]),
+        " ".join(["python -m benchmarks.likelihood_speed", *sys.argv[1:]]).replace(str(given.out), "FOLDER"),
         {
             "sizes": {name: getattr(given, name) for name in SIZES},
             "text": {name: getattr(given, name) for name in TEXT},
