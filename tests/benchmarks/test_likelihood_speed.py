@@ -68,7 +68,7 @@ def test_a_result_is_left(tmp_path: Path, capsys) -> None:
         main()
     left = json.loads((tmp_path / "likelihood_speed.json").read_text())
     assert left["sizes"]["vocabulary"] == 50
-    assert left["command"].endswith(f"--rounds 1 --out {tmp_path}")
+    assert left["command"].endswith("--rounds 1 --out FOLDER")
     assert left["aim"].endswith("reached: False")
     assert left["parts"] == {}
     assert torch.__version__ == left["machine"]["torch"]
