@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.token_report import Contestants
 from textspace.evaluate.measures.variety import VARIANTS
-from textspace.evaluate.reports.pictures import COLOURS, INK, STYLE
+from textspace.evaluate.reports.pictures import COLOURS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PICTURES", "draw_all", "sweep"]
+__all__ = ["PICTURES", "alike", "draw_all", "sweep"]
 
 MOST_LAYERS = 100
 
 
-def sweep(found: Contestants) -> list[str]:
-    """The token-level spaces that differ in the prior's scale alone, by scale: of several such sets the largest."""
+def alike(found: Contestants) -> list[list[str]]:
+    """The token-level spaces in sets that differ in the prior's scale alone, each by scale."""
     groups: dict[str, list[str]] = {}
     for name, one in _token_spaces(found):
         recipe = json.loads(json.dumps(one["recipe"]))
@@ -29,32 +30,39 @@ def sweep(found: Contestants) -> list[str]:
         for words in ("name", "about", "citation"):
             recipe.pop(words, None)
         groups.setdefault(json.dumps(recipe, sort_keys=True), []).append(name)
-    largest = max(groups.values(), key=len, default=[])
-    return sorted(largest, key=lambda name: found[name]["scale"])
+    return [sorted(names, key=lambda name: found[name]["scale"]) for names in groups.values()]
+
+
+def sweep(found: Contestants) -> list[str]:
+    """Of the sets of spaces that differ in the prior's scale alone the largest."""
+    return max(alike(found), key=len, default=[])
 
 
 def learning_curves(figure: Figure, found: Contestants) -> None:
-    """Figure 2: weighted KL above, reconstruction below; training batches and validation sentences."""
-    runs = [(name, one) for name, one in _token_spaces(found) if (one["curves"] or {}).get("valid")]
-    axes = figure.subplots(2, max(len(runs), 1), sharey="row", squeeze=False)
-    for place, (name, one) in enumerate(runs):
-        for row, what in enumerate(("weighted KL", "reconstruction")):
-            axis = axes[row, place]
-            for (split, label), colour in zip(
-                {"train": "training", "valid": "validation"}.items(), COLOURS, strict=False
-            ):
-                lines = one["curves"][split]
-                style = "o-" if split == "valid" else "-"
-                axis.plot(
-                    [line[0] for line in lines], [line[1 + row] for line in lines], style, color=colour, label=label
-                )
-            axis.set_title(name, fontsize=9) if row == 0 else axis.set_xlabel("epoch")
-            if place == 0:
-                axis.set_ylabel(f"{what}, nats a sentence", fontsize=8)
-    reconstructions = [line[2] for _, one in runs for line in one["curves"]["valid"]]
-    if reconstructions:  # the first steps would flatten all that follows
-        axes[1, 0].set_ylim(0, 1.3 * max(reconstructions) + 1)
-        axes[0, 0].legend(fontsize=8)
+    """Figure 2: weighted KL above, reconstruction below, a column for runs that differ in the prior's scale alone."""
+    groups = [[name for name in names if (found[name]["curves"] or {}).get("valid")] for names in alike(found)]
+    groups = [names for names in groups if names]
+    axes = figure.subplots(2, max(len(groups), 1), sharey="row", sharex="col", squeeze=False)
+    for place, names in enumerate(groups):
+        for colour, name in zip(cycle(COLOURS), names):
+            curves = found[name]["curves"]
+            for row in (0, 1):
+                epochs, values = zip(*((line[0], line[1 + row]) for line in curves["train"]), strict=True)
+                axes[row, place].plot(epochs, values, color=colour, linewidth=0.7, alpha=0.6)
+                epochs, values = zip(*((line[0], line[1 + row]) for line in curves["valid"]), strict=True)
+                axes[row, place].plot(epochs, values, "o-", color=colour, markersize=3, label=name)
+        one = found[names[0]]
+        weight, steps = one["curves"]["last_weight"], one["cost"]["steps"]
+        ends = "" if weight is None else f", KL weight ends at {weight:.1g}"
+        axes[0, place].set_title(f"{steps:,} steps{ends}", fontsize=10)
+        axes[1, place].set_xlabel("epoch")
+        # Beside the weighted KL's last values there is room above, since it is the reconstruction that starts high.
+        axes[1, place].legend(fontsize=8, loc="upper right")
+    for row, what in enumerate(("weighted KL", "reconstruction")):
+        axes[row, 0].set_ylabel(f"{what}, nats a sentence", fontsize=9)
+        told = [line[1 + row] for names in groups for name in names for line in found[name]["curves"]["valid"]]
+        if told:  # the first training steps would flatten all that follows
+            axes[row, 0].set_ylim(0, (1.2, 1.6)[row] * max(told) + 1)
 
 
 class Line(NamedTuple):
@@ -101,26 +109,37 @@ def points_of(found: Contestants, names: Sequence[str], line: Line) -> list[tupl
 def by_scale(figure: Figure, found: Contestants) -> None:
     """Figure 3: cosines, losses and variety against the prior's scale, and encoders' cosines by layer."""
     names = sweep(found)
-    others = [name for name, one in _token_spaces(found) if name not in names]
+    longer = [name for name, one in _token_spaces(found) if name not in names and _is_longer(one, found, names)]
     for place, ((title, label), lines) in enumerate(PANELS.items()):
         axis = figure.add_subplot(2, 2, place + 1)
         for colour, (told, line) in zip(COLOURS, lines.items(), strict=False):
-            for some, style, legend in ((names, "o-", told), (others, "x", None)):
+            for some, style, legend in ((names, "o-", told), (longer, "x", None)):
                 if points := points_of(found, some, line):
-                    axis.plot(*zip(*points, strict=True), style, color=colour, markersize=5, label=legend)
-        axis.set(title=title, xlabel="scale s of the prior (x: other settings)", ylabel=label)
-        if place == 0:
-            _last_layers(axis, found)
+                    axis.plot(*zip(*points, strict=True), style, color=colour, markersize=6, label=legend)
+        crosses = f" (x: {', '.join(longer)}, longer)" if longer else ""
+        axis.set(title=title, xlabel=f"scale s of the prior{crosses}", ylabel=label)
         _legend(axis)
+    from matplotlib.ticker import MaxNLocator
+
     axis = figure.add_subplot(2, 2, 4)
-    for style, (name, one) in zip(("-", "--", ":", "-."), _encoders(found), strict=False):
+    for colour, (name, one) in zip(cycle(COLOURS), _encoders(found)):
         of = one["estimates"]["isotropy"]
-        for colour, (told, key) in zip(COLOURS, PER_LAYER.items(), strict=False):
+        for style, (told, key) in zip(("o-", "o--"), PER_LAYER.items(), strict=True):
             layers = [n for n in range(MOST_LAYERS) if f"{key}_layer_{n}" in of]
             values = [of[f"{key}_layer_{n}"]["value"] for n in layers]
-            axis.plot(layers, values, style, color=colour, label=f"{name}: {told}")
-    axis.set(title="d: layers of encoders (0: embeddings)", xlabel="layer", ylabel="mean cosine")
+            axis.plot(layers, values, style, color=colour, markersize=4, label=f"{name}: {told}")
+    axis.set(title="d: layers of encoders (0: embeddings)", xlabel="layer", ylabel="mean cosine", ylim=(0, 1.05))
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     _legend(axis)
+
+
+def _is_longer(one: Mapping[str, Any], found: Contestants, names: Sequence[str]) -> bool:
+    """Whether a space was trained with the same last weight of the KL as those of a sweep, for more steps."""
+    if not names:
+        return False
+    other = found[names[0]]
+    own, others = (round((each["curves"] or {}).get("last_weight") or 0.0, 3) for each in (one, other))
+    return own == others and one["cost"]["steps"] > other["cost"]["steps"]
 
 
 PER_LAYER = {"random": "random_cosine", "self": "self_similarity"}
@@ -128,7 +147,7 @@ PER_LAYER = {"random": "random_cosine", "self": "self_similarity"}
 
 def _legend(axis: Axes) -> None:
     if axis.get_legend_handles_labels()[1]:
-        axis.legend(fontsize=7.5)
+        axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _token_spaces(found: Contestants) -> list[tuple[str, Mapping[str, Any]]]:
@@ -139,27 +158,9 @@ def _encoders(found: Contestants) -> list[tuple[str, Mapping[str, Any]]]:
     return [(name, one) for name, one in found.items() if one["kind"] == "encoder" and "isotropy" in one["estimates"]]
 
 
-def _last_layers(axis: Axes, found: Contestants) -> None:
-    """Where random tokens lie in the last layer of the encoders."""
-    for name, one in _encoders(found):
-        of = one["estimates"]["isotropy"]
-        last = max(n for n in range(MOST_LAYERS) if f"random_cosine_layer_{n}" in of)
-        value = of[f"random_cosine_layer_{last}"]["value"]
-        axis.axhline(value, color=INK, linewidth=0.8, linestyle=":")
-        axis.annotate(
-            f"random, {name}",
-            (1, value),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
-            fontsize=7,
-            color=INK,
-        )
-
-
 PICTURES: dict[str, tuple[Callable[[Figure, Contestants], None], tuple[float, float]]] = {
-    "token-losses.png": (learning_curves, (11.0, 4.6)),
-    "token-isotropy.png": (by_scale, (10.0, 7.0)),
+    "tokens-losses.png": (learning_curves, (10.5, 5.4)),
+    "tokens-isotropy.png": (by_scale, (12.0, 7.0)),
 }
 
 

@@ -357,6 +357,8 @@ def curves(folder: Path, most: int = 40) -> dict[str, Any]:
         return {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     steps = [line for line in lines if line["event"] == "step"]
+    if not steps:
+        return {}
     weight_at = {line["step"]: line["weights"].get("kl", 0.0) for line in steps}
     train: list[list[float]] = []
     for rows in np.array_split(np.arange(len(steps)), min(most, len(steps))):
@@ -379,5 +381,5 @@ def curves(folder: Path, most: int = 40) -> dict[str, Any]:
         "train": train,
         "valid": valid,
         "columns": ["epoch", "weighted_kl", "reconstruction", "kl (validations)"],
-        "last_weight": steps[-1]["weights"].get("kl") if steps else None,
+        "last_weight": steps[-1]["weights"].get("kl"),
     }

@@ -23,7 +23,7 @@ from textspace.noise import seed_of
 from textspace.paths import interpolated
 from textspace.types import Estimate
 
-__all__ = ["RULE", "chosen_sentences", "longest_word", "replacement", "samples", "shown"]
+__all__ = ["RULE", "chosen_sentences", "longest_word", "replacement", "samples", "shown", "unmarked"]
 
 RULE = " ".join((__doc__ or "").split("\n\n")[1].split())
 FEWEST_WORDS, MOST_WORDS = 6, 10
@@ -64,6 +64,15 @@ def replacement(text: str, word: str, variant: str) -> str | None:
     return " ".join(others[at : len(others) - after]) if same and len(others) >= len(words) else None
 
 
+def unmarked(text: str) -> str:
+    """A sentence whose brackets are plain ones, and mark no words.
+
+    >>> print(unmarked("such as [ Sb"))
+    such as \\[ Sb
+    """
+    return text.replace("[", "\\[").replace("]", "\\]")
+
+
 def samples(subject: Subject) -> tuple[dict[str, Estimate], dict[str, Any]]:
     """How often steps of a path repeat, and the three tables."""
     space, seed = subject.space, seed_of(subject.seed, "tables")
@@ -78,7 +87,7 @@ def samples(subject: Subject) -> tuple[dict[str, Estimate], dict[str, Any]]:
             {
                 "sentence": text,
                 "mean": mean,
-                "samples": [each.text for each in space.vary(text, VARIANTS, method=beam, seed=seed)],
+                "samples": [each.text for each in space.vary(unmarked(text), VARIANTS, method=beam, seed=seed)],
             }
             for text, mean in zip(sentences, means, strict=True)
         ],

@@ -3,6 +3,7 @@
     python -m benchmarks.token_tables TASKS SPACE [SPACE ...] --data CORPUS --baselines MLM=FOLDER --out OUT
     python -m benchmarks.token_tables TASKS SPACE --parts fine_tuning --limit 5000 --device cuda --together 8 --out OUT
     python -m benchmarks.token_tables TASKS SPACE [SPACE ...] --parts --out OUT
+    python -m benchmarks.token_tables TASKS SPACE --join ELSEWHERE/token_tables.json --out OUT
 
 SPACE is a folder, or NAME=FOLDER; --baselines are encoders of Hugging Face, or further spaces, NAME=FOLDER each.
 NAME=untrained:FOLDER is an encoder's architecture with its first weights. Counts of words stand beside all of them.
@@ -10,8 +11,10 @@ NAME=untrained:FOLDER is an encoder's architecture with its first weights. Count
 Parts: `sts` (table 4), `transfer` (table 5, top), `fine_tuning` (table 5, bottom), `losses` (figures 2 and 3b),
 `isotropy` (figure 3a), `completeness`, `variety`, `tables` (1 to 3). Each is measured in small units, every one kept in
 OUT/parts as soon as it is done: the same command goes on where it stopped, and measures again what has other weights
-or settings. The last command above measures nothing and writes the tables from what there is: OUT/token_tables.json,
-OUT/token_tables.md and OUT/*.png.
+or settings. The third command above measures nothing and writes the tables from what there is: OUT/token_tables.json,
+OUT/token_tables.md and OUT/*.png. The last joins what was found elsewhere, of the same spaces or of others, and
+measures what is in none of the files: spaces that were rounded to be brought here have other weights, but count as the
+same by their name.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
@@ -42,7 +45,7 @@ from benchmarks.token_parts import (
     units_of,
     untrained_copy,
 )
-from benchmarks.token_report import markdown
+from benchmarks.token_report import Contestants, markdown
 from textspace.errors import TextspaceError
 
 UNTRAINED = "untrained:"
@@ -131,6 +134,32 @@ def collected(contestants: Sequence[Contestant], out: Path) -> dict[str, Any]:
     return found
 
 
+def joined(pieces: Iterable[Contestants]) -> dict[str, Any]:
+    """What was found at several times and places as one, word counts last.
+
+    Of a unit that was found twice the later is taken, of the run behind a space what was told first.
+    """
+    whole: dict[str, Any] = {}
+    for piece in pieces:
+        for name, one in piece.items():
+            before = whole.setdefault(name, {"seconds": {}, "options": {}, "estimates": {}, "tables": {}})
+            for kind in ("seconds", "options", "tables"):
+                before[kind] = before[kind] | one[kind]
+            for part, estimates in one["estimates"].items():
+                before["estimates"][part] = before["estimates"].get(part, {}) | estimates
+            whole[name] = before | {key: value for key, value in one.items() if key not in before}
+    for one in whole.values():
+        for options in one["options"].values():
+            if options.get("language_model"):  # a name says enough, and folders are those of a machine
+                options["language_model"] = Path(options["language_model"]).name
+    return {name: whole[name] for name in sorted(whole, key=lambda name: name == WORDS)}
+
+
+def _units(found: Contestants) -> dict[str, list[str]]:
+    """By contestant the units that were measured."""
+    return {name: sorted(one["seconds"]) for name, one in found.items() if one["seconds"]}
+
+
 def _telling(estimate: dict[str, Any]) -> dict[str, Any]:
     """Of the settings those that differ between rows."""
     names = ("dev", "training_limit", "learning_rate", "folds_trained", "dropped_for_training", "spelling", "separator")
@@ -170,6 +199,7 @@ def main() -> None:
     parser.add_argument("--language-model", help="folder of a language model that judges decoded sentences")
     parser.add_argument("--only", nargs="*", metavar="NAME", help="measure these alone; tables have all")
     parser.add_argument("--skip", nargs="*", default=[], metavar="TASK", help="tasks not to train, like sst2_phrases")
+    parser.add_argument("--join", nargs="*", type=Path, default=[], metavar="FILE", help="token_tables.json, more")
     parser.add_argument("--together", type=int, default=1, help="processes at once")
     parser.add_argument("--minutes", type=float, help="begin nothing new after so long (with --together 1)")
     parser.add_argument("--seed", type=int, default=0)
@@ -188,7 +218,14 @@ def main() -> None:
     weights = {each.name: each.fingerprint for each in contestants}
     wanted = [each for each in contestants if given.only is None or each.name in given.only]
     units = [unit for unit in units_of(wanted, given.parts, options) if unit.task not in given.skip]
-    to_do = [unit for unit in units if not is_done(unit, options, given.out, weights[unit.contestant.name])]
+    elsewhere = [json.loads(path.read_text()) for path in given.join]
+    there = {(name, key) for each in elsewhere for name, keys in _units(each["contestants"]).items() for key in keys}
+    to_do = [
+        unit
+        for unit in units
+        if (unit.contestant.name, unit.key) not in there
+        and not is_done(unit, options, given.out, weights[unit.contestant.name])
+    ]
     print(f"{len(units) - len(to_do)} of {len(units)} units are there", flush=True)
     began = time.monotonic()
     for number, told in enumerate(worked(to_do, options, given.out, given.together), 1):
@@ -196,17 +233,25 @@ def main() -> None:
         if given.minutes is not None and time.monotonic() - began > 60 * given.minutes:
             print("the time is over: the same command goes on from here", flush=True)
             break
-    found = collected(contestants, given.out)
+    here = collected(contestants, given.out)
+    found = joined([*(each["contestants"] for each in elsewhere), here])
     places = {given.tasks: "TASKS", str(given.out): "OUT", str(given.data): "CORPUS"}
     places |= dict(zip([*given.spaces, *given.baselines], (each.name for each in contestants), strict=False))
-    places |= {str(given.language_model): "LM"}
+    places |= {str(given.language_model): "LM"} | {str(path): "JOINED" for path in given.join}
+    places.pop("None", None)
     command = " ".join(places.get(each, each) for each in sys.argv[1:])
-    content = {
+    content: dict[str, Any] = {
         "command": f"python -m benchmarks.token_tables {command}",
         "machine": machine(),
         "options": {key: places.get(str(value), value) for key, value in asdict(options).items()},
         "contestants": found,
     }
+    if elsewhere:
+        content["joined"] = [
+            {"command": each["command"], "machine": each["machine"], "units": _units(each["contestants"])}
+            for each in elsewhere
+        ]
+        content["units"] = _units(here)
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "token_tables.json").write_text(json.dumps(content, indent=1) + "\n")
     (given.out / "token_tables.md").write_text(markdown(found))

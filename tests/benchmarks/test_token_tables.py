@@ -21,11 +21,11 @@ from scipy.stats import spearmanr
 from tiny_encoder import tiny_encoder
 
 from benchmarks import token_parts, token_tables
-from benchmarks.token_figures import PICTURES, Line, points_of, sweep
+from benchmarks.token_figures import PICTURES, Line, alike, points_of, sweep
 from benchmarks.token_parts import Contestant, Options, curves, limited, measured, units_of
 from benchmarks.token_report import PAPER_FROZEN, PAPER_STS, PAPER_TUNED, TASKS, markdown
-from benchmarks.token_samples import chosen_sentences, longest_word, replacement, shown
-from benchmarks.token_tables import collected, contestants_of, is_done
+from benchmarks.token_samples import chosen_sentences, longest_word, replacement, shown, unmarked
+from benchmarks.token_tables import collected, contestants_of, is_done, joined
 from benchmarks.word_counts import pair_counts, sentence_pairs_by_words, transfer_by_words
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
@@ -37,6 +37,7 @@ from textspace.evaluate.measures.fine_tuning import fine_tuning
 from textspace.evaluate.measures.isotropy import isotropy
 from textspace.evaluate.measures.pairs import pair_features, sentence_pairs
 from textspace.evaluate.measures.transfer import transfer
+from textspace.marks import marked
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train.fit import train
@@ -249,6 +250,11 @@ def test_sentences_and_words_are_chosen_by_rule() -> None:
     assert replacement("we sing songs .", "songs", "they sing songs .") is None
 
 
+def test_brackets_of_a_sentence_mark_nothing() -> None:
+    for text in ("such as [ Sb", "see ] and [", "a [note] of it", "no brackets"):
+        assert marked(unmarked(text)) == (text, [])
+
+
 def test_tables_have_samples_variants_of_a_word_and_paths(place, options) -> None:
     tokens = measured(token_parts.Unit(Contestant.of(str(place / "s0.4")), "tables"), options)
     tables = tokens["tables"]
@@ -283,6 +289,8 @@ def test_curves_weigh_the_kl_as_it_was_and_batches_by_their_sentences(tmp_path) 
     assert found["valid"] == [[1.0, 7.0, 5.0, 7.0]]
     assert found["last_weight"] == 2.0
     assert curves(tmp_path / "elsewhere") == {}
+    (tmp_path / "steps.jsonl").write_text(json.dumps(lines[2]) + "\n")
+    assert curves(tmp_path) == {}  # of a log without its steps
 
 
 def test_a_sweep_is_of_spaces_that_differ_in_the_scale_alone() -> None:
@@ -294,6 +302,7 @@ def test_a_sweep_is_of_spaces_that_differ_in_the_scale_alone() -> None:
 
     found = {"long": space(0.4, 3), "wide": space(1.0), "narrow": space(0.1), "encoder": {"kind": "encoder"}}
     assert sweep(found) == ["narrow", "wide"]
+    assert alike(found) == [["long"], ["narrow", "wide"]]
     assert points_of(found, ["narrow", "wide"], Line("losses", "kl_test", None)) == [(0.1, 0.5), (1.0, 5.0)]
     assert points_of(found, ["wide"], Line("variety", "copies_mean")) == []
 
@@ -333,6 +342,39 @@ def test_the_command_goes_on_where_it_stopped_and_writes_tables_and_pictures(pla
     assert str(place) not in json.dumps(kept)
     assert kept["contestants"]["s1"]["estimates"]["transfer"]["trec_sum"]["training_limit"] == 40
     assert kept["contestants"]["tiny"]["estimates"]["sts"]["sts12_mean_spearman_mean"]["n"] == 40
+
+
+def test_what_was_found_elsewhere_is_joined_and_not_measured_again(place, tmp_path, capsys) -> None:
+    common = [place / "tasks", f"space={place / 's1'}", "--data", place / "corpus", "--device", "cpu"]
+    run(*common, "--parts", "losses", "--out", tmp_path / "elsewhere")
+    written = tmp_path / "elsewhere" / "token_tables.json"
+    rounded = [common[0], f"space={place / 's0.4'}", *common[2:]]  # other weights under the same name
+    capsys.readouterr()
+    run(*rounded, "--parts", "losses", "isotropy", "--only", "space", "--join", written, "--out", tmp_path / "here")
+    assert "1 of 2 units are there" in capsys.readouterr().out
+    content = json.loads((tmp_path / "here" / "token_tables.json").read_text())
+    assert content["units"] == {"space": ["isotropy"]}
+    assert [each["units"] for each in content["joined"]] == [{"space": ["losses"]}]
+    one, before = content["contestants"]["space"], json.loads(written.read_text())["contestants"]["space"]
+    assert one["estimates"]["losses"] == before["estimates"]["losses"]
+    assert "random_cosine" in one["estimates"]["isotropy"]
+    assert one["recipe"] == before["recipe"]  # of the first that told of it
+    assert str(tmp_path) not in json.dumps(content)
+    assert content["options"]["limit"] is None
+
+
+def test_of_units_found_twice_the_later_is_joined_and_word_counts_come_last() -> None:
+    def piece(value: float, **more: Any) -> dict[str, Any]:
+        estimates = {"completeness": {"well_formed_prior": {"value": value}}}
+        options = {"completeness": {"seed": 0, "language_model": "/some/where/lm"}}
+        return {"seconds": {"completeness": value}, "options": options, "estimates": estimates, "tables": {}, **more}
+
+    first = {"word counts": piece(1.0, kind="words"), "space": piece(2.0, kind="space")}
+    found = joined([first, {"space": piece(3.0, kind="other"), "new": piece(4.0)}])
+    assert list(found) == ["space", "new", "word counts"]
+    assert found["space"]["estimates"]["completeness"]["well_formed_prior"]["value"] == 3
+    assert found["space"]["kind"] == "space"
+    assert found["space"]["options"]["completeness"]["language_model"] == "lm"
 
 
 def test_units_are_done_side_by_side_and_what_cannot_be_measured_is_told(place, tmp_path, options, monkeypatch) -> None:
