@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +24,12 @@ torch.set_num_threads(1)  # small models gain nothing from more, and lose much w
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the tests out of the user's cache, in this process and those it starts."""
     os.environ["TEXTSPACE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_are_heard() -> None:
+    """Also where the tests run in the background, where shells have them ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

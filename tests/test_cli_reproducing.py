@@ -16,6 +16,7 @@ from textspace.train import checkpoints
 from textspace.train.fit import train
 
 TINY = ("reproduce", "tiny", "--rows", "vae", "--seeds", "1", "--device", "cpu", "--out", "out")
+TINY += ("--set", "training.checkpoint_every=5")  # and not after half a minute
 BATCHES = 19
 """Of an epoch of its 600 sentences."""
 

@@ -60,7 +60,7 @@ def test_posteriors_far_apart_tell_all(chance, deviation: float) -> None:
 
 @pytest.mark.parametrize("pairs_at_once", [1, 40 * 7, 2**23])
 def test_mutual_information_equals_the_double_loop(chance, monkeypatch, pairs_at_once: int) -> None:
-    monkeypatch.setattr(code_statistics, "PAIRS_AT_ONCE", pairs_at_once)
+    monkeypatch.setattr(code_statistics, "DENSITIES_AT_ONCE", pairs_at_once)
     mean_NZ, deviation_NZ, sample_NZ = map(torch.from_numpy, posteriors(chance, 40))
     log_q = torch.zeros(40, 40, dtype=torch.float64)
     for i in range(40):
