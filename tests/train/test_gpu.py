@@ -9,6 +9,7 @@ from helpers import small, trainer_on
 
 from textspace.config import Recipe
 from textspace.evaluate.likelihood import likelihood
+from textspace.noise import Noise
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
 from textspace.train.log import records
@@ -55,6 +56,15 @@ def test_the_gpu_has_the_losses_of_the_cpu(tiny, tmp_path: Path, name: str) -> N
     recipe = RECIPES_HERE[name].but({"training.epochs": 1})
     cpu, gpu = (losses(tiny, recipe, tmp_path / device, device) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(gpu, cpu, rtol=2e-3)
+
+
+def test_noise_on_the_gpu_has_the_bits_of_the_cpu() -> None:
+    """Where one kernel makes them, and where its key lies on the device."""
+    rows_B = torch.tensor([5, 0, 2**40])
+    here, there = Noise(3, 8, rows_B).after(2), Noise(3, 8, rows_B.to("cuda")).after(2)
+    for shape, samples in [((1,), 1), ((7, 100), 3)]:
+        assert torch.equal(there._bits("z", shape, samples).cpu(), here._bits("z", shape, samples))
+    np.testing.assert_allclose(there.normal("z", (9,), 2).cpu(), here.normal("z", (9,), 2), rtol=1e-6)
 
 
 def test_pieces_on_the_gpu_give_the_losses_of_the_whole(tiny, tmp_path: Path) -> None:
