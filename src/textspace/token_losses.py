@@ -11,7 +11,16 @@ from torch import Tensor
 
 from textspace.errors import TextspaceError
 
-__all__ = ["Precision", "computing_in", "is_lean", "log_probabilities", "precision_named", "product", "rounded"]
+__all__ = [
+    "Precision",
+    "computing_in",
+    "is_lean",
+    "log_probabilities",
+    "precision_named",
+    "product",
+    "rounded",
+    "tf32_products",
+]
 
 Precision = Literal["float32", "tf32", "bf16"]
 """Of the factors of a decoder's matrix products; sums are float32 always."""
@@ -37,15 +46,21 @@ def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
     precision = precision_named(precision)
     if precision == "tf32" and device.type != "cuda":
         raise TextspaceError("precision 'tf32' is for a GPU: use 'float32' on the CPU")
+    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"), tf32_products(precision == "tf32"):
+        yield
+
+
+@contextmanager
+def tf32_products(on: bool) -> Iterator[None]:
+    """Products of float32 matrices with factors rounded to 10 bits, which a GPU computes much faster."""
     before = torch.get_float32_matmul_precision()
-    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-        try:
-            if precision == "tf32":
-                torch.set_float32_matmul_precision("high")
-            yield
-        finally:
-            if precision == "tf32":
-                torch.set_float32_matmul_precision(before)
+    try:
+        if on:
+            torch.set_float32_matmul_precision("high")
+        yield
+    finally:
+        if on:
+            torch.set_float32_matmul_precision(before)
 
 
 def rounded(x: Tensor) -> Tensor:

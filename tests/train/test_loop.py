@@ -13,10 +13,12 @@ from helpers import SMALL_ATTENTIVE, small
 from textspace.errors import TextspaceError
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
+from textspace.schedules import Progress
 from textspace.train import checkpoints
 from textspace.train.log import Display, records
 from textspace.train.loop import Interrupted, Trainer
 from textspace.train.processes import Processes
+from textspace.train.updates import Turn
 
 
 def steps_of(trainer: Trainer) -> list[dict]:
@@ -215,9 +217,19 @@ def test_a_finished_run_stays_finished(trainer_of) -> None:
     assert again.run() == first._summary("the learning rate was lowered 1 times")
 
 
-def test_bf16_on_the_cpu_is_refused(trainer_of) -> None:
-    with pytest.raises(TextspaceError, match="bf16 is for the GPU"):
-        trainer_of(small(RECIPES["vae"]).but({"training.precision": "bf16"}))
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_a_lower_precision_on_the_cpu_is_refused(trainer_of, precision: str) -> None:
+    with pytest.raises(TextspaceError, match=f"{precision} is for the GPU"):
+        trainer_of(small(RECIPES["vae"]).but({"training.precision": precision}))
+
+
+def test_a_step_has_the_precision_asked_for_and_what_follows_has_not(trainer_of) -> None:
+    trainer = trainer_of(small(RECIPES["vae"]))
+    trainer.update.training = trainer.training.model_copy(update={"precision": "tf32"})  # as on a GPU
+    seen = []
+    trainer.update.take = lambda *_: seen.append(torch.get_float32_matmul_precision())
+    trainer.update(trainer.stream.next_batch, Turn(0, Progress(0, 0.0), 0.01))
+    assert (seen, torch.get_float32_matmul_precision()) == (["high"], "highest")
 
 
 def test_a_missing_gpu_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

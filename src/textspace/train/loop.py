@@ -97,8 +97,8 @@ class Trainer:
     ) -> None:
         self.recipe, self.training = recipe, recipe.training
         self.processes = processes or Processes()
-        if self.training.precision == "bf16" and self.processes.device.type == "cpu":
-            raise TextspaceError("training.precision=bf16 is for the GPU and this run is on the CPU: use fp32")
+        if (precision := self.training.precision) != "fp32" and self.processes.device.type == "cpu":
+            raise TextspaceError(f"training.precision={precision} is for the GPU and this run is on the CPU: use fp32")
         self.model = model.to(self.processes.device)
         self.valid, self.folder, self.data = valid, folder, data
         self.silent = silent or not self.processes.first

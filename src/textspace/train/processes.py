@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from accelerate import PartialState
@@ -43,16 +43,6 @@ class Processes:
 
     def autocast(self, precision: str) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
-
-    @contextmanager
-    def arithmetic(self, precision: str) -> Iterator[None]:
-        """Products of float32 matrices on the tensor cores (TF32) where they are asked for."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
 
     def sum_gradients(self, parameters: Sequence[Tensor], values: Tensor) -> Tensor:
         """Sum the gradients over processes in place, and return the sum of `values`, in one exchange."""

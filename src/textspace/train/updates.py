@@ -22,6 +22,7 @@ from textspace.model import Model
 from textspace.noise import Noise
 from textspace.objectives import DualKl, Objective, Others
 from textspace.schedules import Progress, schedule
+from textspace.token_losses import tf32_products
 from textspace.train.processes import Processes
 from textspace.train.recorded import Numbers, RecordedSteps, Recording
 from textspace.train.stream import BatchStream, Shard
@@ -86,6 +87,12 @@ class JointUpdate:
         self.recorded = RecordedSteps(processes.device, training.seed) if self._can_record() else None
 
     def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
+        """One step of the loop, in the precision of the settings."""
+        with tf32_products(self.training.precision == "tf32"):
+            return self.take(next_batch, turn)
+
+    def take(self, next_batch: NextBatch, turn: Turn) -> Step:
+        """What the rule does in one step."""
         return self._step(next_batch(), turn, self.parameters)
 
     def end_epoch(self, numbers: Mapping[str, float]) -> str | None:
@@ -109,8 +116,7 @@ class JointUpdate:
 
     def _step(self, shard: Shard, turn: Turn, moving: list[nn.Parameter]) -> Step:
         """Move some of the parameters along the gradient of the objective."""
-        with self.processes.arithmetic(self.training.precision):
-            values, weights = self._replayed(shard, turn, moving) or self._computed(shard, turn, moving)
+        values, weights = self._replayed(shard, turn, moving) or self._computed(shard, turn, moving)
         return Step(self.names, values, weights, shard.sentences, shard.tokens)
 
     def _computed(self, shard: Shard, turn: Turn, moving: list[nn.Parameter]) -> tuple[Tensor, dict[str, float]]:
@@ -267,9 +273,9 @@ class AggressiveUpdate(JointUpdate):
         self.window_loss = torch.zeros((), dtype=torch.float64, device=self.processes.device)
         self.window_tokens = 0
 
-    def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
+    def take(self, next_batch: NextBatch, turn: Turn) -> Step:
         if not self.aggressive:
-            return super().__call__(next_batch, turn)
+            return super().take(next_batch, turn)
         if self._encoder_goes_on():
             step = self._step(self.own_stream.next_batch(), turn, self.inference)
             self.inner_steps += 1
@@ -341,7 +347,7 @@ class AlternatingUpdate(JointUpdate):
         self.optimizers["dual_optimizer"] = self.dual_optimizer
         self.dual_schedule = schedule(config.optimizer.schedule)
 
-    def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
+    def take(self, next_batch: NextBatch, turn: Turn) -> Step:
         shard = next_batch()
         encoded = []
         with torch.no_grad():
@@ -357,8 +363,7 @@ class AlternatingUpdate(JointUpdate):
                 bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
                 (-bound_B.sum() / shard.sentences * shard.counts).backward(inputs=self.dual_parameters)
             nothing = torch.zeros(1, device=self.processes.device)
-            with self.processes.arithmetic(self.training.precision):
-                self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)
+            self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)
         return self._step(shard, turn, self.parameters)
 
 
