@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix, issparse
 
-from textspace.data.encoded import ArrayFile
+from textspace.data.array_file import ArrayFile
 from textspace.data.sources import reason
 from textspace.errors import TextspaceError, nearest
 from textspace.ragged_codes import apart, array_in, is_ragged_file, ragged_sink, read_ragged

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from textspace.data.encoded import ArrayFile
+from textspace.data.array_file import ArrayFile
 
 __all__ = ["apart", "array_in", "is_ragged_file", "ragged_sink", "read_ragged"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from textspace.data.encoded import ArrayFile
+from textspace.data.array_file import ArrayFile
 
 __all__ = [
     "as_rows",

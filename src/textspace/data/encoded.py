@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
+from textspace.data.array_file import ArrayFile
 from textspace.data.options import Record
 from textspace.data.ragged import end_to_end, gathered
 from textspace.data.tokenizers import Tokenizer
@@ -29,7 +29,7 @@ from textspace.progress import track
 if TYPE_CHECKING:
     from textspace.data.corpus import Corpus
 
-__all__ = ["ArrayFile", "EncodedCorpus", "EncodedSplit", "OverLong", "encode_corpus"]
+__all__ = ["EncodedCorpus", "EncodedSplit", "OverLong", "encode_corpus"]
 
 OverLong = Literal["drop", "truncate"]
 
@@ -335,39 +335,6 @@ def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _R
         "arrays": {name: [str(file.dtype), file.length] for name, file in files.items()},
     }
     (folder / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
-
-
-class ArrayFile:
-    """A `.npy` file that grows: of numbers, or of rows of a shape."""
-
-    def __init__(self, path: Path, dtype: DTypeLike, row: tuple[int, ...] = ()) -> None:
-        self.dtype = np.dtype(dtype)
-        self.length = 0
-        self._path = path
-        self._row = row
-
-    def __enter__(self) -> ArrayFile:
-        self._file = self._path.open("wb")
-        self._write_header()
-        return self
-
-    def append(self, array: NDArray[Any]) -> None:
-        self._file.write(np.ascontiguousarray(array, self.dtype).data)
-        self.length += len(array)
-
-    def __exit__(self, *_: object) -> None:
-        # The final header takes the first one's place: numpy leaves room in it for the length to grow.
-        self._file.seek(0)
-        self._write_header()
-        self._file.close()
-
-    def _write_header(self) -> None:
-        header = {
-            "descr": npy.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": (self.length, *self._row),
-        }
-        npy.write_array_header_1_0(self._file, header)
 
 
 def _open(path: Path) -> NDArray[Any]:
