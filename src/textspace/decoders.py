@@ -14,7 +14,7 @@ from textspace.config import RecurrentDecoder as RecurrentDecoderConfig
 from textspace.config import TransformerDecoder as TransformerDecoderConfig
 from textspace.data.tokenizers import END, FIRST_PREDICTED, START, UNKNOWN
 from textspace.noise import Noise
-from textspace.recurrence import states
+from textspace.recurrence import run_layer, states
 from textspace.token_losses import is_lean, log_probabilities
 from textspace.types import PaddedCodes, View
 
@@ -185,8 +185,8 @@ class RecurrentDecoder(_TokenDecoder):
             if z_NZ is not None:
                 inputs_NTE = torch.cat([inputs_NTE, z_NZ[:, None].expand(-1, inputs_NTE.shape[1], -1)], dim=2)
             own = None if state is None else tuple(part[first : first + layer.num_layers] for part in state)
-            inputs_NTE, left = layer(inputs_NTE, own if own is None or len(own) == 2 else own[0])
-            after.append(left if isinstance(left, tuple) else (left,))
+            inputs_NTE, left = run_layer(layer, inputs_NTE, own)
+            after.append(left)
             first += layer.num_layers
         return inputs_NTE, tuple(torch.cat(parts) if len(after) > 1 else parts[0] for parts in zip(*after, strict=True))
 

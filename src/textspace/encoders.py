@@ -17,6 +17,7 @@ from textspace.config import TransformerEncoder as TransformerEncoderConfig
 from textspace.data.tokenizers import END, PAD, START, UNKNOWN
 from textspace.noise import Noise
 from textspace.pretrained import EncoderFiles, network_with_weights
+from textspace.recurrence import run_layer
 from textspace.types import View
 
 __all__ = ["Encoder", "PretrainedEncoder", "RecurrentEncoder", "States", "TransformerEncoder", "build_encoder"]
@@ -65,7 +66,7 @@ class RecurrentEncoder(nn.Module):
         if self.config.bidirectional:
             return self._both_ways(embedded_BTE, view)
         # Padding comes last and the past never sees the future: no packing needed, which would make a GPU wait.
-        all_BTH, _ = self.recurrent(embedded_BTE)
+        all_BTH, _ = run_layer(self.recurrent, embedded_BTE)
         return States(all_BTH, _at_end(all_BTH, view), view.mask_BT)
 
     def _both_ways(self, embedded_BTE: Tensor, view: View) -> States:

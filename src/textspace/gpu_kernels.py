@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,6 +37,9 @@ try:
     tl: Any = importlib.import_module("triton.language")
 except ImportError:
     triton = tl = None
+
+
+T = TypeVar("T")
 
 
 class Tile(NamedTuple):
@@ -72,7 +75,7 @@ def switched_off() -> Iterator[None]:
         _off["asked"] = before
 
 
-def tried(work: Callable[[], Tensor], device: torch.device) -> Tensor | None:
+def tried(work: Callable[[], T], device: torch.device) -> T | None:
     """What a kernel gives; None where there is no Triton or no GPU, or where Triton fails, which is told once."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     if triton is None or any(_off.values()) or not (device.type == "cuda" or interpreted):

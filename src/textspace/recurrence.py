@@ -1,4 +1,4 @@
-"""Many samples of few sentences through one recurrent layer, for scoring: what words give is computed once."""
+"""Recurrent layers: whole ones, and many samples of few sentences for scoring, where words are read once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,46 @@ from torch.nn import functional as F
 
 from textspace.token_losses import product, rounded
 
-__all__ = ["states"]
+__all__ = ["run_layer", "states"]
+
+
+def run_layer(
+    layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor, first: tuple[Tensor, ...] | None = None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The hidden states of all steps, (N, T, H), and the state after the last one, which is not for gradients.
+
+    The first state is zeros, or hidden and for an LSTM cell, each (layers, N, H).
+    """
+    fused = _fused(layer, inputs_NTE, first)
+    if fused is not None:
+        return fused
+    hidden_NTH, last = layer(inputs_NTE, first if first is None or len(first) == 2 else first[0])
+    return hidden_NTH, last if isinstance(last, tuple) else (last,)
+
+
+def _fused(
+    layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor, first: tuple[Tensor, ...] | None
+) -> tuple[Tensor, tuple[Tensor, ...]] | None:
+    """By kernels of our own for all steps, in bf16 on a GPU; None where there are none."""
+    sentences, steps, _ = inputs_NTE.shape
+    in_bf16 = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    if not (inputs_NTE.is_cuda and in_bf16 and steps > 1 and isinstance(layer, nn.LSTM) and layer.num_layers == 1):
+        return None
+    from textspace import gpu_kernels, gpu_lstm
+
+    processors = torch.cuda.get_device_properties(inputs_NTE.device).multi_processor_count
+    if layer.bidirectional or not gpu_lstm.suits(layer.hidden_size, sentences, processors):
+        return None
+    to_inputs, to_state, *biases = layer.all_weights[0]
+    zeros_1NH = inputs_NTE.new_zeros(1, sentences, layer.hidden_size)
+    hidden_1NH, cell_1NH = (zeros_1NH, zeros_1NH) if first is None else first
+
+    def work() -> tuple[Tensor, Tensor]:
+        given_NTG = F.linear(inputs_NTE, to_inputs, biases[0] + biases[1])
+        return gpu_lstm.lstm_layer(given_NTG, to_state, (hidden_1NH[0], cell_1NH[0]))
+
+    found = gpu_kernels.tried(work, inputs_NTE.device)
+    return None if found is None else (found[0], (found[0][:, -1].detach()[None], found[1][None]))
 
 
 def states(

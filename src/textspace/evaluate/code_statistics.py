@@ -47,14 +47,17 @@ class Information(NamedTuple):
     """q(z) is the mean over the other sentences."""
 
 
-def mutual_information(mean_NZ: Floats, deviation_NZ: Floats, sample_NZ: Floats) -> Information:
+def mutual_information(
+    mean_NZ: Floats, deviation_NZ: Floats, sample_NZ: Floats, device: torch.device | None = None
+) -> Information:
     """Mutual information between sentence and code for Gaussian posteriors, one sample of each, two or more sentences.
 
     With sentences drawn at random from a source, the first estimate lies below the mutual information of source and
     code in expectation, since mutual information is concave in the distribution of x; and the second above it, since
-    the mean over others is unbiased for q(z) and the logarithm is concave [Poole et al. 2019].
+    the mean over others is unbiased for q(z) and the logarithm is concave [Poole et al. 2019]. All pairs of sentences
+    are compared, on the device that is named.
     """
-    mean, deviation, sample = map(torch.from_numpy, (mean_NZ, deviation_NZ, sample_NZ))
+    mean, deviation, sample = (torch.from_numpy(x).to(device) for x in (mean_NZ, deviation_NZ, sample_NZ))
     count = len(mean)
     own_N = Normal(mean, deviation, validate_args=False).log_prob(sample).sum(1)
     others_N = torch.empty_like(own_N)
@@ -65,7 +68,7 @@ def mutual_information(mean_NZ: Floats, deviation_NZ: Floats, sample_NZ: Floats)
         others_N[start : start + size] = log_q.logsumexp(1)
     counted_N = own_N - torch.logaddexp(own_N, others_N) + math.log(count)
     left_out_N = own_N - others_N + math.log(count - 1)
-    return Information(counted_N.numpy(), left_out_N.numpy())
+    return Information(counted_N.cpu().numpy(), left_out_N.cpu().numpy())
 
 
 def covariance_of_means(first_NZ: Floats, second_NZ: Floats) -> Floats:

@@ -255,7 +255,7 @@ def posterior_statistics(
         marginal_kl = gaussian_kl(mean_Z, covariance_ZZ, prior_mean_Z, prior_variance_Z)
     mi = mi_leave_one_out = None
     if "sample" in columns:
-        information = mutual_information(columns["centre"], columns["spread"], columns["sample"])
+        information = mutual_information(columns["centre"], columns["spread"], columns["sample"], device)
         mi, mi_leave_one_out = Mean.of(information.counted_N), Mean.of(information.left_out_N)
     drawn = f"{DRAWS} samples" if kind is Implicit else f"{GATE_DRAWS} samples of the gates"
     densities: dict[type, str] = {

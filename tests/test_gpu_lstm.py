@@ -1,0 +1,78 @@
+"""The LSTM layer of one kernel: with Triton's interpreter in float32, and on a GPU in bf16."""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from textspace import gpu_lstm
+from textspace.recurrence import run_layer
+
+
+def problem(sentences: int, steps: int, units: int, device: str = "cpu") -> tuple[nn.LSTM, Tensor, Tensor, Tensor]:
+    """A layer, its inputs, the first hidden state and cell (2, 1, N, H), and weights of what it gives."""
+    torch.manual_seed(0)
+    layer = nn.LSTM(24, units, batch_first=True).to(device)
+    inputs = torch.randn(sentences, steps, 24, device=device, requires_grad=True)
+    first = (torch.randn(2, 1, sentences, units, device=device) / 2).requires_grad_()
+    return layer, inputs, first, torch.randn(sentences, steps, units, device=device)
+
+
+def gradients(hidden: Tensor, weights: Tensor, layer: nn.LSTM, *inputs: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad((hidden.float() * weights).sum(), [*inputs, *layer.parameters()])
+
+
+@pytest.mark.parametrize(("sentences", "steps"), [(5, 3), (20, 4), (1, 1)])
+def test_interpreted_it_is_the_layer_of_torch(monkeypatch, sentences: int, steps: int) -> None:
+    pytest.importorskip("triton")
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("without a GPU only with TRITON_INTERPRET=1")
+    monkeypatch.setattr(gpu_lstm, "product", lambda a, b: a @ b)
+    layer, inputs, first, weights = problem(sentences, steps, 32)
+    given = F.linear(inputs, layer.weight_ih_l0, layer.bias_ih_l0 + layer.bias_hh_l0)
+    # One program has all units: interpreted programs run one after the other and cannot wait for each other.
+    hidden, cell = gpu_lstm.lstm_layer(given, layer.weight_hh_l0, (first[0, 0], first[1, 0]), own=32)
+    truth, (_, last) = layer(inputs, (first[0], first[1]))
+    torch.testing.assert_close(hidden, truth, atol=1e-6, rtol=0)
+    torch.testing.assert_close(cell, last[0], atol=1e-6, rtol=0)
+    ours, theirs = (gradients(found, weights, layer, inputs, first) for found in (hidden, truth))
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our, their, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("units", sorted(gpu_lstm.OWN_UNITS))
+@pytest.mark.parametrize(("sentences", "steps"), [(32, 30), (20, 7)])
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_it_is_the_layer_of_torch_to_bf16(units: int, sentences: int, steps: int) -> None:
+    layer, inputs, first, weights = problem(sentences, steps, units, "cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        hidden, (_, cell) = run_layer(layer, inputs, (first[0], first[1]))
+    assert hidden.dtype == torch.bfloat16  # torch's own would be float16
+    truth, (_, last) = layer(inputs, (first[0], first[1]))
+    torch.testing.assert_close(hidden.float(), truth, atol=0.02, rtol=0)
+    torch.testing.assert_close(cell, last, atol=0.04, rtol=0)
+    ours, theirs = (gradients(found, weights, layer, inputs, first) for found in (hidden, truth))
+    for our, their in zip(ours, theirs, strict=True):
+        assert (our - their).abs().max() < 0.03 * their.abs().max()
+
+
+def test_there_are_kernels_where_eight_processes_find_room() -> None:
+    assert gpu_lstm.suits(256, 32, 132)
+    assert not gpu_lstm.suits(256, 33, 132)
+    assert not gpu_lstm.suits(256, 32, 100)
+    assert not gpu_lstm.suits(200, 32, 132)
+
+
+def test_without_a_gpu_a_layer_is_that_of_torch() -> None:
+    for kind in (nn.LSTM, nn.GRU):
+        torch.manual_seed(0)
+        layer = kind(6, 128, batch_first=True)
+        inputs = torch.randn(3, 5, 6)
+        first = tuple(torch.randn(2 if kind is nn.LSTM else 1, 1, 3, 128))
+        hidden, last = run_layer(layer, inputs, first)
+        truth, left = layer(inputs, first if kind is nn.LSTM else first[0])
+        assert torch.equal(hidden, truth)
+        assert all(map(torch.equal, last, left if kind is nn.LSTM else (left,)))
