@@ -13,6 +13,7 @@ from small_subjects import subject_on, untrained
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Subject
+from textspace.evaluate.measures import clustering
 from textspace.evaluate.measures.clustering import (
     chance_rate,
     clusters,
@@ -115,6 +116,17 @@ def test_separate_classes_are_found_whatever_they_are_called(space, chance) -> N
         sentences.labels = [renamed[label] for label in sentences.labels]
     again = clusters(subject)
     assert {key: e.value for key, e in again.estimates.items()} == {key: e.value for key, e in found.estimates.items()}
+
+
+def test_of_many_training_sentences_some_are_enough(space, chance, monkeypatch) -> None:
+    monkeypatch.setattr(clustering, "FITTED", 60)
+    subject = subject_with(
+        space, lambda n: chance.integers(3, size=n), lambda k: CORNERS[k] + chance.normal(size=(len(k), 2))
+    )
+    found = clusters(subject).estimates["one_to_one"]
+    assert len(subject.splits["train"]) > 60
+    assert found.settings["fitted_to"] == 60
+    assert found.value == 100
 
 
 def test_the_accuracy_of_imperfect_clusters_does_not_depend_on_the_names_of_classes(space, chance) -> None:

@@ -17,6 +17,7 @@ TABLES: dict[str, Table] = {
         free_bits.YAHOO,
         pooling.YAHOO,
         free_bits.YELP,
+        free_bits.YELP_COMBINED,
         free_bits.CAPTIONS,
         sparse.DBPEDIA,
         tokens.ENGLISH,
