@@ -13,10 +13,14 @@ from typing import Any
 from textspace.errors import TextspaceError
 from textspace.reproduce.table import Column, Row, Table
 
-__all__ = ["Cell", "Line", "Reproduction", "run_name"]
+__all__ = ["SPREAD_FROM", "Cell", "Line", "Reproduction", "run_name"]
 
 FORMAT = 1
 Runs = Mapping[str, Mapping[str, Any]]
+
+
+SPREAD_FROM = 3
+"""Seeds whose spread is taken for an error: two can lie side by side by chance."""
 
 
 def run_name(row: str, seed: int) -> str:
@@ -29,7 +33,7 @@ class Cell:
 
     Args:
         ours: the mean over seeds; None where there is none (yet).
-        error: its standard error over seeds, or over test sentences where there is one seed.
+        error: its standard error over seeds, or over test sentences where seeds are too few to tell.
         paper: the paper's.
         difference: ours less the paper's in standard errors of ours; where the table has a reference, that of the gaps
             to it. None where there is nothing to compare, or no error.
@@ -176,13 +180,16 @@ def _value(run: Mapping[str, Any], column: Column) -> tuple[float, float | None]
 
 
 def _mean(values: list[tuple[float, float | None] | None]) -> tuple[float | None, float | None]:
-    """The mean over seeds and its standard error; of a single one, that over sentences.
+    """The mean over seeds and its standard error; of fewer than `SPREAD_FROM` that over sentences, which all share.
 
-    >>> _mean([(2.0, 9.0), (4.0, 9.0)]), _mean([(2.0, 9.0)]), _mean([None])
-    ((3.0, 1.0), (2.0, 9.0), (None, None))
+    >>> _mean([(2.0, 9.0), (2.0, 9.0), (5.0, 9.0)]), _mean([(2.0, 8.0), (4.0, 9.0)]), _mean([None])
+    ((3.0, 1.0), (3.0, 8.5), (None, None))
     """
     known = [value for value in values if value is not None]
-    if len(known) < 2:
-        return known[0] if known else (None, None)
-    numbers = [value for value, _ in known]
-    return statistics.fmean(numbers), statistics.stdev(numbers) / math.sqrt(len(numbers))
+    if not known:
+        return None, None
+    numbers, errors = zip(*known, strict=True)
+    mean = statistics.fmean(numbers)
+    if len(known) >= SPREAD_FROM:
+        return mean, statistics.stdev(numbers) / math.sqrt(len(numbers))
+    return mean, None if None in errors else statistics.fmean(errors)

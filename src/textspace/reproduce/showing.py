@@ -10,7 +10,7 @@ from pathlib import Path
 from textspace.evaluate.reports.report import to_json
 from textspace.evaluate.reports.text import as_text, markdown_table, shown
 from textspace.reproduce.picture import draw
-from textspace.reproduce.report import Cell, Line, Reproduction
+from textspace.reproduce.report import SPREAD_FROM, Cell, Line, Reproduction
 from textspace.reproduce.table import Column
 from textspace.train.checkpoints import write_file
 
@@ -59,7 +59,7 @@ def runs(line: Line) -> str:
     if line.row.recipe is None:
         return "quoted"
     done = f"{line.done}" if line.done == line.wanted else f"{line.done} of {line.wanted}"
-    return done + ("*" if line.done == 1 else "")
+    return done + ("*" if 0 < line.done < SPREAD_FROM else "")
 
 
 # The terminal
@@ -91,10 +91,10 @@ def fitting(found: Reproduction, width: int) -> tuple[Column, ...]:
 def explained(found: Reproduction) -> list[str]:
     """What a reader of the numbers must know."""
     lines = []
-    if any(line.done > 1 for line in found.lines()):
+    if any(line.done >= SPREAD_FROM for line in found.lines()):
         lines.append("± is the standard error over seeds.")
-    if any(line.done == 1 for line in found.lines()):
-        lines.append("* one seed: ± is the standard error over test sentences (or what its measure says).")
+    if any(0 < line.done < SPREAD_FROM for line in found.lines()):
+        lines.append("* few seeds: ± is the standard error over test sentences (or what its measure says).")
     if any(cell.difference is not None for line in found.lines() for cell in line.cells.values()):
         gap = f" Compared are gaps to {found.table.reference}." if found.table.reference else ""
         lines.append(f"difference: ours less the paper's in standard errors of ours.{gap}")
