@@ -234,22 +234,29 @@ YELP = Table(
     effort={"repeats": 10},
     samples=100,
     notes=(
-        "The split is cut anew: 58.6 percent of the test sentences are of the larger class.",
+        "The split is cut anew: 58.1 percent of the test sentences are of the larger class.",
         "Errors of accuracies with few labels are the spread over draws of the labels; the paper does not say how it "
         "names clusters, and ours are paired one to one with the classes.",
     ),
 )
 
+_POOLED: dict[str, object] = {"pooling.kind": "max"}
+_COMBINED_ON_YELP: dict[str, dict[str, object]] = {
+    "pooled-6": _POOLED,
+    "mean-pooled-6": {"pooling.kind": "mean"},
+    "one-embedding-6": _ONE_EMBEDDING,
+    "one-embedding-pooled-6": _ONE_EMBEDDING | _POOLED,
+}
+
 YELP_COMBINED = replace(
     YELP,
     name="yelp-combinations",
     about="Parts that no paper put together, read with few labels from codes of short reviews.",
-    paper=f"beyond {_PAPER}, table 8: pretraining and free bits with pooled states",
+    paper=f"beyond {_PAPER}, table 8: pretraining and free bits with pooled states and one embedding",
     rows=(
         *(
-            Row(f"{name}-{target}", "pretrain-free-bits", {"objective.free_bits.target": float(target)} | changes)
-            for name, changes in {"pooled": {"pooling.kind": "max"}, "mean-pooled": {"pooling.kind": "mean"}}.items()
-            for target in (6, 12)
+            Row(name, "pretrain-free-bits", {"objective.free_bits.target": 6.0} | changes)
+            for name, changes in _COMBINED_ON_YELP.items()
         ),
         Row("pretrain-free-bits-6", paper=_TABLE_8["pretrain-free-bits-6"], in_paper="Ours (6 nats)"),
     ),
