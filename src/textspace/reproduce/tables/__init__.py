@@ -16,6 +16,7 @@ TABLES: dict[str, Table] = {
         mutual_information.PTB,
         free_bits.YAHOO,
         pooling.YAHOO,
+        pooling.YELP,
         free_bits.YELP,
         free_bits.YELP_COMBINED,
         free_bits.CAPTIONS,
