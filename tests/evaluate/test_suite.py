@@ -394,6 +394,23 @@ def test_single_measures_with_other_samples_as_json(folder: Path, tmp_path: Path
     assert found == json.loads((tmp_path / "report.json").read_text())
 
 
+def test_likelihoods_are_measured_in_the_precision_asked_for(folder: Path, tmp_path: Path) -> None:
+    asked = ["evaluate", str(folder / "space"), "--data", str(folder / "my.tsv"), "--label-column", "1", "--json"]
+    asked += ["--measure", "likelihood,shuffled_input", "--samples", "3"]
+    found = {}
+    for precision in ("float32", "bf16"):
+        code, out, err = command(*asked, "--precision", precision, "--out", str(tmp_path / precision))
+        assert code == 0, err
+        found[precision] = json.loads(out)["measures"]
+    assert found["bf16"]["likelihood"]["estimates"]["nll"]["settings"]["precision"] == "bf16"
+    for measure, name in (("likelihood", "nll"), ("shuffled_input", "nll_shuffled")):
+        exact, short = (found[each][measure]["estimates"][name]["value"] for each in ("float32", "bf16"))
+        assert 0 < abs(exact - short) < 0.1
+    code, _, err = command(*asked, "--precision", "fp8")
+    assert code != 0
+    assert "precision is 'fp8'" in err
+
+
 def test_a_baseline_stands_beside_the_space(folder: Path, tmp_path: Path) -> None:
     rows = [f"{int('cats' in text)}\t{text}\n" for text in dict.fromkeys(tiny_sentences(200))]
     (tmp_path / "cls").mkdir()

@@ -41,6 +41,7 @@ class Asked:
     suite: str
     measures: list[str]
     samples: int | None
+    precision: str
     end_token: str
     tasks: Path | None
     seed: int
@@ -54,6 +55,7 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     from textspace.evaluate.suite import SUITES, chosen_measures, subject_of
     from textspace.evaluate.suite import evaluate as run
     from textspace.space import Space
+    from textspace.token_losses import precision_named
 
     if asked.suite not in SUITES:
         raise TextspaceError(f"there is no suite {asked.suite!r}; {nearest(asked.suite, SUITES)}")
@@ -66,7 +68,7 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     names = [each for written in asked.measures for each in written.split(",") if each]
     measures = chosen_measures(suite, names, end_token)
     _check_baselines(asked, measures)
-    effort = SUITES[suite]
+    effort = replace(SUITES[suite], precision=precision_named(asked.precision))
     space = Space.load(folder, asked.device)
     _make(asked.out or report_folder(folder))
     subject = subject_of(

@@ -24,6 +24,7 @@ from textspace.cli.shared import (
     Header,
     Json,
     LabelColumn,
+    Precision,
     Seed,
     Split,
     TextColumn,
@@ -208,6 +209,7 @@ def evaluate(
     measure: MeasureNames = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the report; by default FOLDER/evaluation.")] = None,
     samples: Samples = None,
+    precision: Precision = "float32",
     end_token: EndToken = "included",
     tasks: Tasks = None,
     baseline: Baselines = None,
@@ -244,7 +246,7 @@ def evaluate(
         raise TextspaceError(_GIVE_DATA)
     options = read_options(text_column, label_column, header)
     models = tuple(baseline or ())
-    asked = Asked(data, options, suite, measure or [], samples, end_token, tasks, seed, device, out, models)
+    asked = Asked(data, options, suite, measure or [], samples, precision, end_token, tasks, seed, device, out, models)
     report = evaluated(folder, folder.resolve().name, asked)
     paths = report.save(out or report_folder(folder))
     if as_json:
@@ -264,6 +266,7 @@ def compare(
     measure: MeasureNames = None,
     out: Annotated[Path, typer.Option(help="Folder for the comparison.")] = Path("comparison"),
     samples: Samples = None,
+    precision: Precision = "float32",
     end_token: EndToken = "included",
     tasks: Tasks = None,
     text_column: TextColumn = None,
@@ -296,7 +299,7 @@ def compare(
         for folder in folders:  # before any work is done for one of them
             check(folder)
         options = read_options(text_column, label_column, header)
-        asked = Asked(data, options, suite, measure or [], samples, end_token, tasks, seed, device, out)
+        asked = Asked(data, options, suite, measure or [], samples, precision, end_token, tasks, seed, device, out)
         reports = {}
         for name, folder in zip(names, folders, strict=True):
             tell(f"{name}:")

@@ -42,6 +42,9 @@ LabelColumn = Annotated[str | None, typer.Option(help="Column of the label: its 
 Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether the first row names the columns.")]
 Seed = Annotated[int, typer.Option(help="Of all randomness.", min=0)]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU where there is one.")]
+Precision = Annotated[
+    str, typer.Option(help="Of matrix products: float32, or on a GPU tf32 or bf16, which are faster.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 MethodName = Annotated[str | None, typer.Option("--method", help="greedy, sampling or beam.")]
 Temperature = Annotated[float | None, typer.Option(help="For sampling: below 1 safer, above 1 wilder.")]

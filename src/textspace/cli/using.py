@@ -16,6 +16,7 @@ from textspace.cli.shared import (
     Json,
     LabelColumn,
     MethodName,
+    Precision,
     Seed,
     Source,
     Split,
@@ -265,9 +266,7 @@ def score(
     melbo: Annotated[
         bool, typer.Option("--melbo", help="Also MELBO, a bound whose prior is the scored text itself.")
     ] = False,
-    precision: Annotated[
-        str, typer.Option(help="Of matrix products: float32, or on a GPU tf32 or bf16, which are faster.")
-    ] = "float32",
+    precision: Precision = "float32",
     split: Split = None,
     text_column: TextColumn = None,
     header: Header = None,

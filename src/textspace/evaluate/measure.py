@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.noise import seed_of
+from textspace.token_losses import Precision
 from textspace.types import EndToken, Estimate
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Effort:
     repeats: int = 5
     """Draws of labels, or of initial weights, over which a spread is taken."""
     language_model_epochs: int = 10
+    precision: Precision = "float32"
+    """Of the products of matrices behind importance-weighted likelihoods; tf32 and bf16 are faster on a GPU."""
 
 
 @dataclass
@@ -79,6 +82,8 @@ class Sentences:
     seed: int
     sources: list[str] | None = None
     """Name of the source of each sentence; None where that is not known."""
+    precision: Precision = "float32"
+    """Of likelihoods."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -139,6 +144,7 @@ class Sentences:
                 end_token=end_token,
                 lengths=lengths_for(end_token, self.space.metrics),
                 seed=self.seed,
+                precision=self.precision,
                 progress=progress,
             )
         return self._likelihoods[key]

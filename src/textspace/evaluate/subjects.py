@@ -94,6 +94,7 @@ def subject_of(
         if len(split):
             most_of_it = most.get(name, effort.sentences)
             splits[name] = _sentences(name, split, encoded, space, most_of_it, seed, notes, source_names(corpus))
+            splits[name].precision = effort.precision
             facts[name] = _facts(splits[name], split)
     there = set(splits["test"].sources or source_names(corpus))
     notes += [

@@ -126,7 +126,7 @@ def _measured(space: Space, job: Job, folder: Path) -> dict[str, Any]:
     subject = subject_of(
         space,
         job.source,
-        effort=Effort(**{"importance_samples": job.samples} | job.effort),
+        effort=Effort(precision=job.score_in, **{"importance_samples": job.samples} | job.effort),
         folder=folder,
         options=ReadOptions(label=job.label),
         task_files=Path(job.tasks) if job.tasks else None,

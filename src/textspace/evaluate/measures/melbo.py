@@ -118,6 +118,7 @@ def _proposals(subject: Subject, prior: AggregatedPosterior | None) -> tuple[_Pr
             priors={} if prior is None else {"aggregated": prior},
             proposal_scale=scale,
             seed=subject.seed,
+            precision=subject.effort.precision,
             progress=subject.show_progress,
         )
         if tried.nll_N is not None:
@@ -164,6 +165,7 @@ def _weighted(
             priors=priors,
             proposal_scale=scale,
             seed=subject.seed,
+            precision=subject.effort.precision,
             progress=subject.show_progress,
         )
 

@@ -121,6 +121,7 @@ def shuffled_input(subject: Subject) -> Findings:
             samples=effort.importance_samples,
             seed=subject.seed,
             encoder_split=read,
+            precision=effort.precision,
             progress=subject.show_progress,
         )
         if found.nll_N is None:

@@ -136,7 +136,7 @@ def _facts(report: Report) -> list[str]:
 
 
 def _conditions(report: Report) -> str:
-    effort = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in report.settings["effort"].items())
+    effort = ", ".join(f"{name.replace('_', ' ')} {shown(value)}" for name, value in report.settings["effort"].items())
     told = {name: report.settings[name] for name in ("textspace", "seed", "device", "date")}
     return f"{', '.join(f'{name} {value}' for name, value in told.items())}; {effort}."
 
