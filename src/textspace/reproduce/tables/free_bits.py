@@ -142,6 +142,9 @@ _COMBINED: dict[str, dict[str, object]] = {
     "one-embedding-adam-pooled": _ONE_EMBEDDING | _ADAM | {"pooling.kind": "max"},
 }
 
+_CHOSEN = "one-embedding-6"
+"""By its validation negative ELBO, with one seed."""
+
 PTB_COMBINED = Table(
     name="ptb-combinations",
     about="Parts that no paper put together, on Penn Treebank.",
@@ -150,8 +153,14 @@ PTB_COMBINED = Table(
     columns=_LANGUAGE_MODELLING,
     rows=(
         *(
-            Row(name, "pretrain-free-bits", {"objective.free_bits.target": 8.0} | changes)
+            Row(name, "pretrain-free-bits", {"objective.free_bits.target": 8.0} | changes, 3 if name == _CHOSEN else 1)
             for name, changes in _COMBINED.items()
+        ),
+        Row(
+            "one-embedding-lm",
+            "lstm-lm",
+            {"decoder.tie_output": True, "decoder.embedding": 512, "decoder.hidden": 512},
+            in_paper="a language model with the same embedding",
         ),
         Row("pretrain-free-bits-4", paper=_TABLE_10_PTB["pretrain-free-bits-4"], in_paper="Ours (4 nats)"),
         Row("pretrain-free-bits-8", paper=_TABLE_10_PTB["pretrain-free-bits-8"], in_paper="Ours (8 nats)"),
