@@ -30,8 +30,8 @@ except ImportError:
 ROWS = 16
 """Sentences of a program."""
 OWN_UNITS = {128: 32, 256: 32}
-"""Units of a program, by the units of the layer: their weights fit its memory. Larger layers gain little, since their
-products take as long as the kernels' starts."""
+"""Units of a program, by the units of the layer: their weights fit its memory. Larger layers would have more programs
+than find room."""
 WARPS = 8
 PROCESSES = 8
 """Programs wait for each other, so that all of them must run at once: so many processes find room for theirs."""
