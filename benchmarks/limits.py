@@ -62,6 +62,7 @@ def operations(model: Model) -> tuple[Operations, Operations]:
         raise ValueError("only recurrent models are counted here")
     output = decoder.embedding.weight[FIRST_PREDICTED:] if decoder.output is None else decoder.output
     per_token = _weights(decoder.recurrent) + output.numel()
+    per_token += 0 if decoder.to_embedding is None else _weights(decoder.to_embedding)
     first = 0 if decoder.first_state is None else _weights(decoder.first_state)
     encoding = Operations(2 * _weights(encoder), 0 if posterior is None else 2 * _weights(posterior))
     return encoding, Operations(2 * per_token, 2 * first)

@@ -74,7 +74,6 @@ def test_changing_a_kind_keeps_what_both_kinds_have() -> None:
         (["training.plateau=papr"], "there is no plateau preset 'papr': did you mean 'paper'?"),
         (["training.batch.tokens=100"], "give either batch.sentences or batch.tokens"),
         (["encoder=null"], "encoder is missing: give encoder, pooling, posterior and prior, or none"),
-        (["decoder.tie_output=true", "decoder.hidden=9"], "decoder.tie_output needs decoder.embedding (256) to equal"),
         (["share_embeddings=true", "encoder.embedding=9"], "share_embeddings needs encoder.embedding (9) to equal"),
     ],
 )

@@ -181,7 +181,8 @@ def by_cells(decoder: RecurrentDecoder, ids_NT: Tensor, z_NZ: Tensor) -> Tensor:
                 hiddens[number] = cell(x, hiddens[number])
             x = hiddens[number]
         output = decoder.embedding.weight[FIRST_PREDICTED:] if config.tie_output else decoder.output
-        logits = x @ output.T + decoder.output_bias
+        read = x if decoder.to_embedding is None else x @ decoder.to_embedding.weight.T
+        logits = read @ output.T + decoder.output_bias
         all_logits.append(logits + z_NZ @ decoder.output_skip.T if config.skip else logits)
     return torch.stack(all_logits, dim=1)
 
@@ -206,11 +207,12 @@ def test_steps_equal_cells_put_together_by_hand(kind: str, layers: int, skip: bo
     torch.testing.assert_close(by_steps(decoder, ids_NT, z_NZ), by_cells(decoder, ids_NT, z_NZ), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("tie", [False, True])
+@pytest.mark.parametrize(("tie", "embedding"), [(False, 16), (True, 16), (True, 12)])
 @pytest.mark.parametrize(("kind", "layers", "skip"), SKIPS)
 @torch.no_grad()
-def test_the_parallel_form_equals_the_steps(kind: str, layers: int, skip: bool, tie: bool) -> None:
-    model = skipping(kind, layers, skip, {"decoder.embedding": 16, "decoder.tie_output": tie})
+def test_the_parallel_form_equals_the_steps(kind: str, layers: int, skip: bool, tie: bool, embedding: int) -> None:
+    model = skipping(kind, layers, skip, {"decoder.embedding": embedding, "decoder.tie_output": tie})
+    assert (model.decoder.to_embedding is not None) == (embedding != 16)
     batch = batch_of(SENTENCES)
     passed = model(batch, Noise(3, 0, batch.rows_B), samples=2)
     for sample, z_NZ in enumerate(passed.sites["z"].value_SBZ):
@@ -311,6 +313,7 @@ MANY = [
     ("gru", {}),
     ("lstm", {"decoder.output_bias": True}),
     ("gru", {"decoder.embedding": 16, "decoder.tie_output": True}),
+    ("lstm", {"decoder.embedding": 12, "decoder.tie_output": True}),
 ]
 
 

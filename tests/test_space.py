@@ -32,8 +32,7 @@ SOURCE = "builtin:600"
 RECIPE = small(RECIPES["default"]).but(
     {
         "latent.dim": 6,
-        "encoder.hidden": 32,
-        "decoder.hidden": 32,
+        **{f"{part}.{option}": 32 for part in ("encoder", "decoder") for option in ("embedding", "hidden")},
         "objective.kl_weight": 0.05,
         "text.max_tokens": 40,
         "training.optimizer.lr": 0.03,

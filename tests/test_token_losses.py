@@ -166,6 +166,7 @@ def test_precisions_hold_while_computing_and_no_longer() -> None:
 MODELS = {
     "vae": ("vae", {}),
     "tied, with bias": ("vae", {"decoder.embedding": 16, "decoder.tie_output": True, "decoder.output_bias": True}),
+    "tied, another size": ("vae", {"decoder.embedding": 12, "decoder.tie_output": True}),
     "skip": ("skip-vae", {}),
     "language model": ("lstm-lm", {}),
     "codes of tokens": ("vat-small", {}),

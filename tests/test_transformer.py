@@ -179,8 +179,9 @@ def labelled() -> tuple[list[str], list[str]]:
 def test_pipeline(labelled: tuple[list[str], list[str]]) -> None:
     texts, labels = labelled
     train_texts, test_texts, train_labels, test_labels = train_test_split(texts, labels, random_state=0)
-    settings = ("latent.dim=8", "training.optimizer.lr=0.03", "decoder.input_dropout=0", "training.plateau=null")
-    space = made(recipe=small(RECIPES["default"]), settings=settings, epochs=30)
+    sizes = {f"{part}.{option}": 64 for part in ("encoder", "decoder") for option in ("embedding", "hidden")}
+    settings = ("latent.dim=8", "training.optimizer.lr=0.01", "decoder.input_dropout=0", "training.plateau=null")
+    space = made(recipe=small(RECIPES["default"]).but(sizes), settings=settings, epochs=30)
     pipeline = Pipeline([("space", space), ("classify", LogisticRegression())]).fit(train_texts, train_labels)
     assert pipeline.score(test_texts, test_labels) > 0.8  # chance gives about 0.5
     assert set(pipeline.predict(["anna sees cats", "carl likes dogs"])) <= {"woman", "man"}

@@ -49,10 +49,18 @@ class _TokenDecoder(nn.Module):
         predicted = vocabulary - FIRST_PREDICTED
         self.output = None if config.tie_output else nn.Parameter(torch.empty(predicted, config.hidden))
         self.output_bias = nn.Parameter(torch.empty(predicted)) if config.output_bias else None
+        self.to_embedding: nn.Linear | None = None
+        """From a state to as many numbers as an embedding has, where the output's weights are embeddings."""
+        if config.tie_output and config.hidden != config.embedding:
+            self.to_embedding = nn.Linear(config.hidden, config.embedding, bias=False)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Entry i belongs to token id i + FIRST_PREDICTED."""
-        return F.linear(hidden, self._output_weight(), self.output_bias)
+        return F.linear(self._read_out(hidden), self._output_weight(), self.output_bias)
+
+    def _read_out(self, hidden: Tensor) -> Tensor:
+        """What is multiplied with the output's weights."""
+        return hidden if self.to_embedding is None else self.to_embedding(hidden)
 
     def _output_weight(self) -> Tensor:
         return self.embedding.weight[FIRST_PREDICTED:] if self.output is None else self.output
@@ -64,6 +72,7 @@ class _TokenDecoder(nn.Module):
         targets_SBT = _targets(targets_BT).expand(hidden_SBTH.shape[:3])
         weight_VH, end = self._output_weight(), END - FIRST_PREDICTED
         if is_lean(targets_SBT.numel() * len(weight_VH), hidden_SBTH.device):
+            hidden_SBTH = self._read_out(hidden_SBTH)
             if skip is not None:
                 z_SBTZ = skip[0].expand(*hidden_SBTH.shape[:3], -1)
                 hidden_SBTH, weight_VH = torch.cat([hidden_SBTH, z_SBTZ], 3), torch.cat([weight_VH, skip[1]], 1)
@@ -158,7 +167,9 @@ class RecurrentDecoder(_TokenDecoder):
         found, done = [], 0
         for hidden_UNH in states(self.recurrent, embedded_BTE, z_SBZ, first, rows):
             targets_UN = targets_TN[done : done + len(hidden_UNH)]
-            found.append(log_probabilities(hidden_UNH, self._output_weight(), self.output_bias, targets_UN, excluded))
+            with torch.autocast(z_SBZ.device.type, enabled=False):
+                read_UNE = self._read_out(hidden_UNH)
+            found.append(log_probabilities(read_UNE, self._output_weight(), self.output_bias, targets_UN, excluded))
             done += len(hidden_UNH)
         return torch.cat(found).unflatten(1, (samples, sentences)).permute(1, 2, 0)
 

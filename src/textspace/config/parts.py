@@ -250,7 +250,8 @@ class RecurrentDecoder(Config):
     output_bias: bool = False
     """Whether each word has a bias in its logit."""
     tie_output: bool = False
-    """Use the input embeddings as output weights too (needs embedding = hidden)."""
+    """Use the input embeddings as output weights too; where they have another size than the states, a linear map stands
+    between."""
 
 
 class TransformerDecoder(Layers):

@@ -122,11 +122,6 @@ class Recipe(Config):
                 f"training.average 'tokens' divides the terms of sentences, and {whole} has one of the whole batch: "
                 "set training.average=sentences"
             )
-        if self.decoder.tie_output and self.decoder.embedding != self.decoder.hidden:  # never of a Transformer's
-            raise ValueError(
-                f"decoder.tie_output needs decoder.embedding ({self.decoder.embedding}) to equal "
-                f"decoder.hidden ({self.decoder.hidden})"
-            )
         if self.share_embeddings:
             if self.encoder is None:
                 raise ValueError("share_embeddings needs an encoder, and a language model has none")

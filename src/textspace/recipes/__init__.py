@@ -13,17 +13,19 @@ __all__ = ["RECIPES", "SIZES", "recipe", "sized", "with_sparsity"]
 _DEFAULT = derived(
     VAE,
     "default",
-    "What you get without asking: a GRU variational autoencoder that reads both ways, with half the KL's weight so "
-    "that codes hold what decoding needs.",
+    "What you get without asking: a GRU variational autoencoder that reads both ways, with one embedding for reading, "
+    "writing and choosing words, and half the KL's weight so that codes hold what decoding needs.",
     "",
     {
+        "share_embeddings": True,
         "encoder.kind": "gru",
-        "encoder.embedding": 128,
+        "encoder.embedding": 192,
         "encoder.hidden": 192,
         "encoder.bidirectional": True,
         "decoder.kind": "gru",
-        "decoder.embedding": 128,
+        "decoder.embedding": 192,
         "decoder.hidden": 192,
+        "decoder.tie_output": True,
         "decoder.input_dropout": 0.2,
         "decoder.output_dropout": 0.2,
         "initial.weights": None,
