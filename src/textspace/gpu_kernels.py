@@ -24,6 +24,7 @@ __all__ = [
     "Tile",
     "gru_cell",
     "in_tf32",
+    "jit",
     "logsumexps",
     "lstm_cell",
     "random_bits",
@@ -90,15 +91,17 @@ def tried(work: Callable[[], T], device: torch.device) -> T | None:
         return None
 
 
-def _jit(kernel: Callable[..., None]) -> Any:
-    """Compiled once for all numbers of rows, words and sentences, and for noise wherever it is kept: what was not
-    compiled before cannot be recorded."""
-    varying = ("rows", "words", "excluded", "sentences", "first", "elements", "numbers", "of_sentence", "key", "bits")
+def jit(kernel: Callable[..., None]) -> Any:
+    """Compiled once for all numbers of rows, words, sentences and steps, and for noise wherever it is kept: what was
+    not compiled before cannot be recorded."""
+    varying = (
+        "rows", "words", "excluded", "sentences", "steps", "first", "elements", "numbers", "of_sentence", "key", "bits"
+    )  # fmt: skip
     vary = [name for name in varying if name in signature(kernel).parameters]
     return kernel if triton is None else triton.jit(kernel, do_not_specialize=vary)
 
 
-@_jit
+@jit
 def _tile_logsumexps(
     hidden,
     weight,
@@ -152,7 +155,7 @@ def _tile_logsumexps(
     tl.store(found + word_block.to(tl.int64) * rows + row, shift + tl.log(total), mask=row < rows)
 
 
-@_jit
+@jit
 def _target_logits(
     hidden,
     weight,
@@ -239,7 +242,7 @@ def in_tf32(x: Tensor) -> Tensor:
 # Cells. Row n is a sample of sentence n % sentences, whose share of the inputs is read for all its samples.
 
 
-@_jit
+@jit
 def _lstm(recurrent, shared, code, cell, hidden, sentences, units, shared_stride, UNITS: tl.constexpr) -> None:
     row = tl.program_id(0).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -262,7 +265,7 @@ def _lstm(recurrent, shared, code, cell, hidden, sentences, units, shared_stride
     tl.store(hidden + at, state, mask=real)
 
 
-@_jit
+@jit
 def _gru(recurrent, shared, code, bias, before, hidden, sentences, units, shared_stride, UNITS: tl.constexpr) -> None:
     row = tl.program_id(0).to(tl.int64)
     unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
@@ -311,7 +314,7 @@ def _units_at_once(rows: int, units: int) -> tuple[int, tuple[int, int]]:
     return at_once, (rows, math.ceil(units / at_once))
 
 
-@_jit
+@jit
 def _finalised(x, FIRST: tl.constexpr, SECOND: tl.constexpr):
     """SplitMix64's finaliser, of unsigned numbers."""
     x = (x ^ (x >> 30)) * FIRST
@@ -319,7 +322,7 @@ def _finalised(x, FIRST: tl.constexpr, SECOND: tl.constexpr):
     return x ^ (x >> 31)
 
 
-@_jit
+@jit
 def _keyed_bits(
     of_sentence, key, bits, first, sentences, elements, numbers,
     GOLDEN: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, SIZE: tl.constexpr,

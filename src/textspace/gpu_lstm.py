@@ -11,21 +11,15 @@ Import this where a GPU is used and nowhere else.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from textspace.gpu_kernels import jit, tl
 from textspace.token_losses import product
 
 __all__ = ["OWN_UNITS", "lstm_layer", "suits"]
-
-try:
-    triton: Any = importlib.import_module("triton")
-    tl: Any = importlib.import_module("triton.language")
-except ImportError:
-    triton = tl = None
 
 ROWS = 16
 """Sentences of a program."""
@@ -46,26 +40,21 @@ def _programs(sentences: int, units: int, own: int) -> int:
     return -(-sentences // ROWS) * (units // own)
 
 
-def _jit(kernel: Any) -> Any:
-    """Compiled once for all numbers of sentences and steps."""
-    return kernel if triton is None else triton.jit(kernel, do_not_specialize=["sentences", "steps"])
-
-
-@_jit
+@jit
 def _arrive(arrived) -> None:
     """What this program stored is there for all who see that it arrived."""
     tl.debug_barrier()
     tl.atomic_add(arrived, 1, sem="release", scope="gpu")
 
 
-@_jit
+@jit
 def _wait_for(arrived, count) -> None:
     seen = tl.atomic_add(arrived, 0, sem="acquire", scope="gpu")
     while seen < count:
         seen = tl.atomic_add(arrived, 0, sem="acquire", scope="gpu")
 
 
-@_jit
+@jit
 def _forward(
     given, weight, hidden, cells, gates, arrived, sentences, steps,
     UNITS: tl.constexpr, OWN: tl.constexpr, SENTENCES: tl.constexpr,
@@ -119,7 +108,7 @@ def _forward(
         gates_at += 4 * UNITS
 
 
-@_jit
+@jit
 def _backward(
     hidden_grad, weight, cells, gates, given_grad, first_hidden_grad, first_cell_grad, arrived, sentences, steps,
     UNITS: tl.constexpr, OWN: tl.constexpr, SENTENCES: tl.constexpr,
