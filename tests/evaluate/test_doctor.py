@@ -120,7 +120,7 @@ def test_advice_follows_the_table_and_skips_what_the_recipe_uses() -> None:
     assert advised(RECIPES["iwae"], COLLAPSED) == ["--recipe pretrain-free-bits", skip]
     assert advised(RECIPES["wae"], COLLAPSED) == ["--recipe pretrain-free-bits", skip]
     assert advised(RECIPES["ae"], OVERFULL) == ["--set objective.kl_weight=1", "--recipe pretrain-free-bits"]
-    assert advised(RECIPES["default"], OVERFULL)[0] == "--set objective.kl_weight=1"  # its schedule ends at a half
+    assert advised(RECIPES["default"], OVERFULL)[0] == "--set objective.kl_weight=1"  # its schedule ends below
     assert advised(RECIPES["vae-anneal"], OVERFULL)[0] == "--recipe pretrain-free-bits"  # its schedule ends at 1
     assert advised(RECIPES["wae"], OVERFULL) == ["--recipe pretrain-free-bits", "--set objective.mmd_weight=1000"]
 

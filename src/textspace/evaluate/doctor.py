@@ -69,7 +69,7 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
         ),
         Remedy(
             "--recipe default",
-            "a small decoder that reads its codes early, and half the KL's weight",
+            "a small decoder that reads its codes early, and less than the KL's full weight",
         ),
         Remedy(
             "--set objective.kl_weight=0.5",
@@ -120,7 +120,7 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
             "fewer dimensions are filled by fewer sentences",
             lambda recipe: recipe.latent.dim <= 16,
         ),
-        Remedy("--recipe default", "half the KL's weight, risen slowly"),
+        Remedy("--recipe default", "less than the KL's full weight, risen slowly"),
         Remedy("--recipe vae", "the KL's full weight from the start"),
         Remedy("--recipe wae", "asks all codes together to fill the prior"),
     ),

@@ -14,7 +14,7 @@ _DEFAULT = derived(
     VAE,
     "default",
     "What you get without asking: a GRU variational autoencoder that reads both ways, with one embedding for reading, "
-    "writing and choosing words, and half the KL's weight so that codes hold what decoding needs.",
+    "writing and choosing words, and 0.7 of the KL's weight so that codes hold what decoding needs.",
     "",
     {
         "share_embeddings": True,
@@ -29,7 +29,7 @@ _DEFAULT = derived(
         "decoder.input_dropout": 0.2,
         "decoder.output_dropout": 0.2,
         "initial.weights": None,
-        "objective.kl_weight": {"kind": "linear", "start": 0.0, "end": 0.5, "over": 4, "unit": "epochs"},
+        "objective.kl_weight": {"kind": "linear", "start": 0.0, "end": 0.7, "over": 4, "unit": "epochs"},
         "training.optimizer": {"kind": "adam", "lr": 2e-3},
         "training.epochs": 20,
         "training.plateau": {"patience": 1, "max_decays": 4},
