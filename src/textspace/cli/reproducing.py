@@ -69,7 +69,7 @@ def reproduce(
 
       textspace reproduce tiny --out tiny-table
 
-      textspace reproduce ptb-remedies --data corpora --together 12 --minutes 55
+      textspace reproduce ptb-remedies --data corpora --together 8 --minutes 55
 
       textspace reproduce ptb-remedies --data corpora --rows vae,pretrain-free-bits-4 --seeds 1 --epochs 10 --samples 50
 
