@@ -135,7 +135,7 @@ class Recipe(Config):
                     f"{name}.{'hidden' if isinstance(part, Layers) else 'embedding'} ({part.embedding})"
                     for name, part in (("encoder", self.encoder), ("decoder", self.decoder))
                 )
-                raise ValueError(f"share_embeddings needs {own} to equal {others}")
+                raise ValueError(f"share_embeddings needs {own} to equal {others}: set both, or share_embeddings=false")
         return self
 
     @property
