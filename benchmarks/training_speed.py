@@ -5,6 +5,7 @@
 
 All variants run one after the other in one process on the same batches, after enough steps that every common shape has
 been recorded. The time is that of whole steps: batching, copying, forward, backward and optimiser; no validation.
+Kernels are those of further steps, as PyTorch's profiler sees them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ from textspace.train.updates import Turn
 REFERENCE = {"ptb": 929_589 / 13, "yahoo": 125_000.0}
 """Tokens per second of the public implementation on an H200: an epoch of Penn Treebank in 13 s; as measured."""
 
+PROFILED, LONGEST = 50, 20
+"""Steps whose kernels are counted, and kernels that are told."""
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "as it is": {"training.record_steps": False},
     "recorded": {},
@@ -39,14 +43,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def measured(prepared: Prepared, chosen: Recipe, warm: int, steps: int) -> dict[str, float]:
+def measured(prepared: Prepared, chosen: Recipe, warm: int, steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as nowhere:
         model = Model(chosen, len(prepared.tokenizer))
         splits = prepared.encoded.splits
         trainer = Trainer(chosen, model, splits["train"], splits["valid"], Path(nowhere), silent=True)
         trainer.model.train()
         device = trainer.processes.device
-        numbers: Iterator[int] = iter(range(warm + steps))
+        numbers: Iterator[int] = iter(range(warm + steps + PROFILED))
 
         def run(count: int) -> tuple[int, float, float]:
             _wait(device)
@@ -71,7 +75,23 @@ def measured(prepared: Prepared, chosen: Recipe, warm: int, steps: int) -> dict[
             "seconds_of_the_first_steps": round(warming, 2),
             "recorded_shapes": shapes,
             "gigabytes": round(memory, 2),
+            **(_kernels(lambda: run(PROFILED)) if device.type == "cuda" else {}),
         }
+
+
+def _kernels(run_profiled: Callable[[], object]) -> dict[str, Any]:
+    """Kernels of a step: how many, how long, and which take longest (times a step, microseconds a step)."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        run_profiled()
+    kernels = sorted(profiler.key_averages(), key=lambda each: -each.self_device_time_total)
+    return {
+        "kernels_a_step": round(sum(each.count for each in kernels) / PROFILED),
+        "milliseconds_of_kernels": round(sum(each.self_device_time_total for each in kernels) / PROFILED / 1000, 3),
+        "longest_kernels": [
+            [each.key[:120], round(each.count / PROFILED, 1), round(each.self_device_time_total / PROFILED, 1)]
+            for each in kernels[:LONGEST]
+        ],
+    }
 
 
 def _wait(device: torch.device) -> None:

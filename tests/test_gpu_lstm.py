@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textspace import gpu_lstm
+from textspace import gpu_lstm, recurrence
 from textspace.recurrence import run_layer
 
 
@@ -56,6 +56,34 @@ def test_on_a_gpu_it_is_the_layer_of_torch_to_bf16(units: int, sentences: int, s
     torch.testing.assert_close(cell, last, atol=0.04, rtol=0)
     ours, theirs = (gradients(found, weights, layer, inputs, first) for found in (hidden, truth))
     for our, their in zip(ours, theirs, strict=True):
+        assert (our - their).abs().max() < 0.03 * their.abs().max()
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_layer_that_reads_zeros_beside_its_inputs_is_the_same(monkeypatch, given: bool) -> None:
+    """As a GPU has it where inputs are not even."""
+    monkeypatch.setattr(recurrence, "_gains_from_even_inputs", lambda *_: True)
+    layer, inputs, first, weights = (each.double() for each in problem(5, 7, 16))
+    state = (first[0], first[1]) if given else None
+    hidden, last = run_layer(layer, inputs, state)
+    truth, theirs = layer(inputs, state)
+    for found, true in zip((hidden, *last), (truth, *theirs), strict=True):
+        torch.testing.assert_close(found, true, atol=1e-12, rtol=0)
+    for our, their in zip(*(gradients(each, weights, layer, inputs) for each in (hidden, truth)), strict=True):
+        torch.testing.assert_close(our, their, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("units", [512, 1024])
+def test_on_a_gpu_zeros_beside_the_inputs_change_nothing(units: int) -> None:
+    layer, inputs, first, weights = problem(32, 9, units, "cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        hidden, (_, cell) = run_layer(layer, inputs, (first[0], first[1]))
+    truth, (_, last) = layer(inputs, (first[0], first[1]))
+    torch.testing.assert_close(hidden.float(), truth, atol=0.01, rtol=0)
+    torch.testing.assert_close(cell.float(), last, atol=0.02, rtol=0)
+    for our, their in zip(*(gradients(each, weights, layer, inputs, first) for each in (hidden, truth)), strict=True):
         assert (our - their).abs().max() < 0.03 * their.abs().max()
 
 

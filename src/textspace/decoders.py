@@ -15,7 +15,7 @@ from textspace.config import TransformerDecoder as TransformerDecoderConfig
 from textspace.data.tokenizers import END, FIRST_PREDICTED, START, UNKNOWN
 from textspace.noise import Noise
 from textspace.recurrence import run_layer, states
-from textspace.token_losses import is_lean, log_probabilities
+from textspace.token_losses import even_words, is_lean, log_probabilities
 from textspace.types import PaddedCodes, View
 
 __all__ = ["Decoder", "RecurrentDecoder", "TransformerDecoder", "build_decoder"]
@@ -77,12 +77,12 @@ class _TokenDecoder(nn.Module):
                 z_SBTZ = skip[0].expand(*hidden_SBTH.shape[:3], -1)
                 hidden_SBTH, weight_VH = torch.cat([hidden_SBTH, z_SBTZ], 3), torch.cat([weight_VH, skip[1]], 1)
             return log_probabilities(hidden_SBTH, weight_VH, self.output_bias, targets_SBT, None if has_end else end)
-        logits_SBTV = self.logits(hidden_SBTH)
+        logits_SBTP = F.linear(self._read_out(hidden_SBTH), *even_words(weight_VH, self.output_bias))
         if skip is not None:
-            logits_SBTV = logits_SBTV + F.linear(*skip)
+            logits_SBTP = logits_SBTP + F.linear(skip[0], even_words(skip[1])[0])
         if not has_end:
-            logits_SBTV[..., end] = -torch.inf
-        losses = F.cross_entropy(logits_SBTV.flatten(0, 2), targets_SBT.flatten(), reduction="none")
+            logits_SBTP[..., end] = -torch.inf
+        losses = F.cross_entropy(logits_SBTP.flatten(0, 2), targets_SBT.flatten(), reduction="none")
         return -losses.view(targets_SBT.shape)
 
     def shares_words(self, samples: int) -> bool:

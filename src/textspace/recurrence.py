@@ -12,6 +12,9 @@ from textspace.token_losses import product, rounded
 
 __all__ = ["run_layer", "states"]
 
+EVEN = 128
+"""Where inputs and units are multiples of this, PyTorch's LSTM in 16 bits can be one kernel for all steps."""
+
 
 def run_layer(
     layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor, first: tuple[Tensor, ...] | None = None
@@ -23,8 +26,46 @@ def run_layer(
     fused = _fused(layer, inputs_NTE, first)
     if fused is not None:
         return fused
+    missing = -inputs_NTE.shape[2] % EVEN
+    if missing and _gains_from_even_inputs(layer, inputs_NTE):
+        return _with_more_inputs(layer, inputs_NTE, first, missing)
     hidden_NTH, last = layer(inputs_NTE, first if first is None or len(first) == 2 else first[0])
     return hidden_NTH, last if isinstance(last, tuple) else (last,)
+
+
+def _gains_from_even_inputs(layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor) -> bool:
+    """Whether PyTorch would compute the layer in 16 bits and with one kernel for all steps, were its inputs even."""
+    return (
+        inputs_NTE.is_cuda
+        and torch.is_autocast_enabled("cuda")
+        and isinstance(layer, nn.LSTM)
+        and layer.num_layers == 1
+        and not layer.bidirectional
+        and layer.hidden_size % EVEN == 0
+        and layer.hidden_size <= 1024
+    )
+
+
+def _with_more_inputs(
+    layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor, first: tuple[Tensor, ...] | None, missing: int
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The same layer, reading zeros beside its inputs."""
+    to_inputs, *others = layer.all_weights[0]
+    if first is None:
+        zeros_1NH = inputs_NTE.new_zeros(1, len(inputs_NTE), layer.hidden_size)
+        first = zeros_1NH, zeros_1NH
+    hidden_NTH, *last = torch.lstm(
+        F.pad(inputs_NTE, (0, missing)),
+        first,
+        [F.pad(to_inputs, (0, missing)), *others],
+        has_biases=True,
+        num_layers=1,
+        dropout=0.0,
+        train=layer.training,
+        bidirectional=False,
+        batch_first=True,
+    )
+    return hidden_NTH, tuple(last)
 
 
 def _fused(

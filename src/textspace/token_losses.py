@@ -8,12 +8,14 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from textspace.errors import TextspaceError
 
 __all__ = [
     "Precision",
     "computing_in",
+    "even_words",
     "is_lean",
     "log_probabilities",
     "precision_named",
@@ -29,6 +31,8 @@ LOGITS_KEPT = {"cpu": 2**28, "cuda": 2**27}
 """Logits that training keeps; of more it keeps none and computes them a second time for the gradient."""
 LOGITS_KEPT_SCORING = 2**24
 """Logits made at once without gradients, where leaving them out costs nothing."""
+EVEN = {"cpu": 1, "cuda": 8}
+"""Numbers of words of which this is a divisor are multiplied fast: others take a GPU several times as long."""
 LOGITS_AT_ONCE = {"cpu": 2**22, "cuda": 2**25}
 """Logits of a chunk of rows: they fit a cache where they are few, and keep a GPU busy where they are many."""
 
@@ -82,6 +86,21 @@ def product(a: Tensor, b: Tensor) -> Tensor:
         return torch.mm(a, b, out_dtype=torch.float32) if is_short else torch.mm(a, b)
 
 
+def even_words(weight_VH: Tensor, bias_V: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """Weights and biases of as many words as the device multiplies fast; those that are none have no probability."""
+    weight_PH = _even(weight_VH)
+    missing = len(weight_PH) - len(weight_VH)
+    if not missing:
+        return weight_VH, bias_V
+    bias_V = weight_VH.new_zeros(len(weight_VH)) if bias_V is None else bias_V
+    return weight_PH, F.pad(bias_V, (0, missing), value=-torch.inf)
+
+
+def _even(weight_VH: Tensor) -> Tensor:
+    missing = -len(weight_VH) % EVEN["cuda" if weight_VH.is_cuda else "cpu"]
+    return F.pad(rounded(weight_VH), (0, 0, 0, missing)) if missing else weight_VH
+
+
 def is_lean(logits: int, device: torch.device) -> bool:
     """Whether so many logits shall not be kept."""
     if not torch.is_grad_enabled():
@@ -119,7 +138,7 @@ def _scored(
     if fused is not None:
         return _with_exact_target(*fused.unbind())
     factors = rounded(hidden_NH), rounded(weight_VH)
-    logit_N, sum_N = _in_chunks(*factors, bias_V, targets_N, excluded)
+    logit_N, sum_N = _in_chunks(*factors, bias_V, targets_N, excluded, len(weight_VH))
     if factors[0] is hidden_NH:
         return logit_N - sum_N
     exact_N = (weight_VH[targets_N] * hidden_NH).sum(1)
@@ -134,15 +153,15 @@ def _with_exact_target(exact_N: Tensor, rounded_N: Tensor, sum_N: Tensor) -> Ten
 
 
 def _in_chunks(
-    hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor, excluded: int | None
+    hidden_NH: Tensor, weight_PH: Tensor, bias_V: Tensor | None, targets_N: Tensor, excluded: int | None, words: int
 ) -> tuple[Tensor, Tensor]:
     """Logits of the targets, and logsumexps."""
     kind = torch.float64 if hidden_NH.dtype == torch.float64 else torch.float32
     logit_N, sum_N = hidden_NH.new_empty(2, len(hidden_NH), dtype=kind)
-    for rows in _chunks(len(hidden_NH), len(weight_VH), hidden_NH.device):
-        logits_CV = _logits(hidden_NH[rows], weight_VH, bias_V, excluded)
-        torch.logsumexp(logits_CV, 1, out=sum_N[rows])
-        logit_N[rows] = logits_CV.gather(1, targets_N[rows, None])[:, 0]
+    for rows in _chunks(len(hidden_NH), len(weight_PH), hidden_NH.device):
+        logits_CP = _logits(hidden_NH[rows], weight_PH, bias_V, excluded, words)
+        torch.logsumexp(logits_CP, 1, out=sum_N[rows])
+        logit_N[rows] = logits_CP.gather(1, targets_N[rows, None])[:, 0]
     return logit_N, sum_N
 
 
@@ -153,31 +172,32 @@ class _LogProbabilities(torch.autograd.Function):
     def forward(
         ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor, excluded: int | None
     ) -> Tensor:
-        factors = rounded(hidden_NH), rounded(weight_VH)
-        logit_N, sum_N = _in_chunks(*factors, bias_V, targets_N, excluded)
-        ctx.excluded, ctx.kinds = excluded, (hidden_NH.dtype, weight_VH.dtype)
+        factors = rounded(hidden_NH), rounded(_even(weight_VH))
+        logit_N, sum_N = _in_chunks(*factors, bias_V, targets_N, excluded, len(weight_VH))
+        ctx.excluded, ctx.words, ctx.kinds = excluded, len(weight_VH), (hidden_NH.dtype, weight_VH.dtype)
         ctx.save_for_backward(*factors, bias_V, targets_N, sum_N)
         return logit_N - sum_N
 
     @staticmethod
     def backward(ctx: Any, gradient_N: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_NH, weight_VH, bias_V, targets_N, sum_N = ctx.saved_tensors
+        hidden_NH, weight_PH, bias_V, targets_N, sum_N = ctx.saved_tensors
         for_hidden, for_weight, for_bias = ctx.needs_input_grad[:3]
         hidden_grad_NH = torch.empty_like(hidden_NH, dtype=ctx.kinds[0]) if for_hidden else None
-        weight_grad_VH = torch.zeros_like(weight_VH, dtype=ctx.kinds[1]) if for_weight else None
+        weight_grad_PH = torch.zeros_like(weight_PH, dtype=ctx.kinds[1]) if for_weight else None
         bias_grad_V = torch.zeros_like(bias_V) if for_bias else None
-        for rows in _chunks(len(hidden_NH), len(weight_VH), hidden_NH.device):
-            logits_CV = _logits(hidden_NH[rows], weight_VH, bias_V, ctx.excluded)
-            change_CV = logits_CV.sub_(sum_N[rows, None]).exp_().neg_()  # - softmax
-            change_CV.scatter_add_(1, targets_N[rows, None], torch.ones_like(change_CV[:, :1]))
-            change_CV *= gradient_N[rows, None]
+        for rows in _chunks(len(hidden_NH), len(weight_PH), hidden_NH.device):
+            logits_CP = _logits(hidden_NH[rows], weight_PH, bias_V, ctx.excluded, ctx.words)
+            change_CP = logits_CP.sub_(sum_N[rows, None]).exp_().neg_()  # - softmax
+            change_CP.scatter_add_(1, targets_N[rows, None], torch.ones_like(change_CP[:, :1]))
+            change_CP *= gradient_N[rows, None]
             if bias_grad_V is not None:
-                bias_grad_V += change_CV.sum(0)
-            change_CV = change_CV.to(hidden_NH.dtype)
+                bias_grad_V += change_CP[:, : ctx.words].sum(0)
+            change_CP = change_CP.to(hidden_NH.dtype)
             if hidden_grad_NH is not None:
-                hidden_grad_NH[rows] = product(change_CV, weight_VH)
-            if weight_grad_VH is not None:
-                weight_grad_VH += product(change_CV.T, hidden_NH[rows])
+                hidden_grad_NH[rows] = product(change_CP, weight_PH)
+            if weight_grad_PH is not None:
+                weight_grad_PH += product(change_CP.T, hidden_NH[rows])
+        weight_grad_VH = None if weight_grad_PH is None else weight_grad_PH[: ctx.words]
         return hidden_grad_NH, weight_grad_VH, bias_grad_V, None, None
 
 
@@ -186,13 +206,15 @@ def _chunks(rows: int, words: int, device: torch.device) -> Iterator[slice]:
     return (slice(first, first + size) for first in range(0, rows, size))
 
 
-def _logits(hidden_CH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, excluded: int | None) -> Tensor:
-    logits_CV = product(hidden_CH, weight_VH.T)
+def _logits(hidden_CH: Tensor, weight_PH: Tensor, bias_V: Tensor | None, excluded: int | None, words: int) -> Tensor:
+    """Of words and of those that are none."""
+    logits_CP = product(hidden_CH, weight_PH.T)
     if bias_V is not None:
-        logits_CV += bias_V
+        logits_CP[:, :words] += bias_V
     if excluded is not None:
-        logits_CV[:, excluded] = -torch.inf
-    return logits_CV
+        logits_CP[:, excluded] = -torch.inf
+    logits_CP[:, words:] = -torch.inf
+    return logits_CP
 
 
 def _fused(

@@ -173,9 +173,9 @@ def _rounded_up(tokens: int) -> int:
     """Lengths in steps, so that few shapes must be recorded and little is padding.
 
     >>> [_rounded_up(tokens) for tokens in (2, 21, 64, 65)]
-    [4, 24, 64, 80]
+    [4, 24, 64, 72]
     """
-    step = 4 if tokens <= 64 else 16
+    step = 4 if tokens <= 64 else 8
     return -(-tokens // step) * step
 
 
