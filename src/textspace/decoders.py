@@ -77,12 +77,13 @@ class _TokenDecoder(nn.Module):
                 z_SBTZ = skip[0].expand(*hidden_SBTH.shape[:3], -1)
                 hidden_SBTH, weight_VH = torch.cat([hidden_SBTH, z_SBTZ], 3), torch.cat([weight_VH, skip[1]], 1)
             return log_probabilities(hidden_SBTH, weight_VH, self.output_bias, targets_SBT, None if has_end else end)
-        logits_SBTP = F.linear(self._read_out(hidden_SBTH), *even_words(weight_VH, self.output_bias))
+        logits_NP = F.linear(self._read_out(hidden_SBTH).flatten(0, 2), *even_words(weight_VH, self.output_bias))
         if skip is not None:
-            logits_SBTP = logits_SBTP + F.linear(skip[0], even_words(skip[1])[0])
+            skip_SBTP = F.linear(skip[0], even_words(skip[1])[0])
+            logits_NP = (logits_NP.view(*targets_SBT.shape, -1) + skip_SBTP).flatten(0, 2)
         if not has_end:
-            logits_SBTP[..., end] = -torch.inf
-        losses = F.cross_entropy(logits_SBTP.flatten(0, 2), targets_SBT.flatten(), reduction="none")
+            logits_NP[:, end] = -torch.inf
+        losses = F.cross_entropy(logits_NP, targets_SBT.flatten(), reduction="none")
         return -losses.view(targets_SBT.shape)
 
     def shares_words(self, samples: int) -> bool:

@@ -39,6 +39,32 @@ def test_the_model_ends_with_its_best_weights(trainer_of) -> None:
     assert all(torch.equal(stored[n], t) for n, t in checkpoints.weights(trainer.model).items())
 
 
+def test_best_weights_are_written_with_checkpoints_and_when_a_run_breaks(trainer_of, monkeypatch) -> None:
+    written = []
+    write = checkpoints.write_file
+    monkeypatch.setattr(checkpoints, "write_file", lambda path, tensors: written.append(path) or write(path, tensors))
+    trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 3}))
+    update, best = trainer.update, []
+
+    class Broken:
+        def __getattr__(self, name: str) -> object:
+            return getattr(update, name)
+
+        def __call__(self, *given: object) -> object:
+            if len(trainer.history) == 2:
+                best.append(checkpoints.digest(trainer.model))
+                raise KeyboardInterrupt
+            return update(*given)
+
+    trainer.update = Broken()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+    assert trainer.selection.best_step == trainer.step  # weights of both epochs were the best so far
+    assert [path.name for path in written] == ["model.safetensors"]
+    checkpoints.load_weights(trainer.model, checkpoints.read_tensors(written[0]), "the file")
+    assert best == [checkpoints.digest(trainer.model)]
+
+
 def test_best_weights_are_reloaded_at_a_decay(trainer_of) -> None:
     plateau = {"patience": 1, "reload_best": True, "max_decays": 9}
     trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 3, "training.plateau": plateau}))

@@ -125,8 +125,8 @@ class Training(Config):
     checkpoint_every: Count | None = None
     """Save a resumable checkpoint after this many steps and at the end of each epoch; by default every half minute."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
-    """Of products of matrices in training: tf32 rounds their factors to 10 bits, bf16 also keeps most of what lies
-    between them in 16 bits; both are for the GPU."""
+    """Of products of matrices in training, and of a decoder's in validations: tf32 rounds their factors to 10 bits,
+    bf16 also keeps most of what lies between them in 16 bits; both are for the GPU."""
     record_steps: bool = True
     """On a GPU, record a step once for each shape of batch and replay it, which spares the host asking for every
     kernel; results are equal to rounding. Two-way and pretrained encoders and several processes go without."""

@@ -129,6 +129,7 @@ class Trainer:
         self.seconds = 0.0
         self._saved_at = 0.0
         """Seconds of training at the last checkpoint."""
+        self._best_is_unsaved = False
         self._log_bytes = 0
         self._random_states: dict[str, torch.Tensor] = {}
         self._stop_asked = False
@@ -180,6 +181,7 @@ class Trainer:
         finally:
             self.display.close()
             self.log.close()
+            self._save_best()
         checkpoints.load_weights(self.model, self.best_weights, "memory")
         return self._summary(stopped)
 
@@ -233,8 +235,7 @@ class Trainer:
             self.selection.best_step = self.step
             for name, tensor in checkpoints.weights(self.model).items():
                 self.best_weights[name].copy_(tensor)
-            if self.processes.first:
-                checkpoints.write_file(self.folder / "model.safetensors", self.best_weights)
+            self._best_is_unsaved = True
         if verdict.reload_best:
             checkpoints.load_weights(self.model, self.best_weights, "memory")
             self.update.forget()
@@ -258,7 +259,13 @@ class Trainer:
         """Likelihoods of the validation split, with noise of its own that is the same every time."""
         self.display.steps(self.log.flush())  # also makes sure that no step so far was not finite
         share = (self.processes.rank, self.processes.count)
-        measured = likelihood(self.model, self.valid, seed=seed_of(self.training.seed, "validation"), share=share)
+        measured = likelihood(
+            self.model,
+            self.valid,
+            seed=seed_of(self.training.seed, "validation"),
+            share=share,
+            precision="float32" if self.training.precision == "fp32" else self.training.precision,
+        )
         measured = measured.summed_with(self.processes.sum)
         numbers = {name: estimate.value for name, estimate in measured.estimates().items()} | self._codes_measured()
         facts = {
@@ -292,9 +299,10 @@ class Trainer:
     # State
 
     def save(self) -> Path | None:
-        """Write a checkpoint from which `resume` continues bit for bit."""
+        """Write the best weights so far, and a checkpoint from which `resume` continues bit for bit."""
         self.display.steps(self.log.flush())
         self._saved_at = self.seconds
+        self._save_best()
         if not self.processes.first:
             return None
         tensors = {
@@ -321,6 +329,11 @@ class Trainer:
             "torch": torch.__version__,
         }
         return checkpoints.write(self.folder, self.step, tensors, state)
+
+    def _save_best(self) -> None:
+        if self._best_is_unsaved and self.processes.first:
+            checkpoints.write_file(self.folder / "model.safetensors", self.best_weights)
+        self._best_is_unsaved = False
 
     def resume(self) -> None:
         """Continue from the last checkpoint in the folder."""
