@@ -43,7 +43,7 @@ def test_best_weights_are_written_with_checkpoints_and_when_a_run_breaks(trainer
     written = []
     write = checkpoints.write_file
     monkeypatch.setattr(checkpoints, "write_file", lambda path, tensors: written.append(path) or write(path, tensors))
-    trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 3}))
+    trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 3, "training.checkpoint_every": None}))
     update, best = trainer.update, []
 
     class Broken:
