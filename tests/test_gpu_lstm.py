@@ -87,7 +87,10 @@ def test_on_a_gpu_zeros_beside_the_inputs_change_nothing(units: int) -> None:
         assert (our - their).abs().max() < 0.03 * their.abs().max()
 
 
-def test_there_are_kernels_where_eight_processes_find_room() -> None:
+def test_there_are_kernels_where_eight_processes_find_room_or_more() -> None:
+    assert not gpu_lstm.suits(256, 32, 132, processes=9)
+    assert gpu_lstm.suits(256, 16, 132, processes=16)
+    assert gpu_lstm.suits(256, 32, 132, processes=1)
     assert gpu_lstm.suits(256, 32, 132)
     assert not gpu_lstm.suits(256, 33, 132)
     assert not gpu_lstm.suits(256, 32, 100)

@@ -28,12 +28,15 @@ OWN_UNITS = {128: 32, 256: 32}
 than find room."""
 WARPS = 8
 PROCESSES = 8
-"""Programs wait for each other, so that all of them must run at once: so many processes find room for theirs."""
+"""Programs wait for each other, so that all of them must run at once: at least so many processes shall find room for
+theirs on one GPU."""
 
 
-def suits(units: int, sentences: int, processors: int) -> bool:
-    """Whether there are kernels for a layer of so many units on a GPU with so many processors."""
-    return units in OWN_UNITS and _programs(sentences, units, OWN_UNITS[units]) <= processors // PROCESSES
+def suits(units: int, sentences: int, processors: int, processes: int = PROCESSES) -> bool:
+    """Whether there are kernels for a layer of so many units on a GPU with so many processors, where so many processes
+    may run such layers at once."""
+    own = processors // max(processes, PROCESSES)
+    return units in OWN_UNITS and _programs(sentences, units, OWN_UNITS[units]) <= own
 
 
 def _programs(sentences: int, units: int, own: int) -> int:

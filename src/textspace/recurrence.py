@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import torch
@@ -10,7 +11,10 @@ from torch.nn import functional as F
 
 from textspace.token_losses import product, rounded
 
-__all__ = ["run_layer", "states"]
+__all__ = ["SIDE_BY_SIDE", "run_layer", "states"]
+
+SIDE_BY_SIDE = "TEXTSPACE_SIDE_BY_SIDE"
+"""Environment variable: how many processes share a GPU."""
 
 EVEN = 128
 """Where inputs and units are multiples of this, PyTorch's LSTM in 16 bits can be one kernel for all steps."""
@@ -79,7 +83,8 @@ def _fused(
     from textspace import gpu_kernels, gpu_lstm
 
     processors = torch.cuda.get_device_properties(inputs_NTE.device).multi_processor_count
-    if layer.bidirectional or not gpu_lstm.suits(layer.hidden_size, sentences, processors):
+    processes = int(os.environ.get(SIDE_BY_SIDE, 1))
+    if layer.bidirectional or not gpu_lstm.suits(layer.hidden_size, sentences, processors, processes):
         return None
     to_inputs, to_state, *biases = layer.all_weights[0]
     zeros_1NH = inputs_NTE.new_zeros(1, sentences, layer.hidden_size)

@@ -62,6 +62,13 @@ def test_so_many_run_at_once_and_others_wait_until_they_may(tmp_path: Path) -> N
     assert ("c", {"a"}) not in seen or ("d", {"a"}) in seen  # the next one goes ahead of who has to wait
 
 
+def test_processes_know_how_many_they_may_be(tmp_path: Path, monkeypatch) -> None:
+    code = "import os; print(os.environ['TEXTSPACE_SIDE_BY_SIDE'])"
+    assert [each.said for each in side_by_side({"a": python(code)}, tmp_path, together=3)] == ["3"]
+    monkeypatch.setenv("TEXTSPACE_SIDE_BY_SIDE", "9")
+    assert [each.said for each in side_by_side({"a": python(code)}, tmp_path, together=3)] == ["9"]
+
+
 def test_when_the_time_is_over_processes_save_and_others_are_not_begun(tmp_path: Path) -> None:
     commands = {name: python(SAVING, tmp_path / name) for name in ("one", "two")}
     together = side_by_side(commands, tmp_path, together=1, minutes=1 / 60)

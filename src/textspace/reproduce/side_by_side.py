@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from textspace.recurrence import SIDE_BY_SIDE
+
 __all__ = ["Ended", "side_by_side"]
 
 PATIENCE = 30.0
@@ -52,7 +54,8 @@ def side_by_side(
         ready: whether a name may begin beside those that run.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // together))} | os.environ
+    threads = max(1, (os.cpu_count() or 1) // together)
+    environment = {"OMP_NUM_THREADS": str(threads), SIDE_BY_SIDE: str(together)} | os.environ
     waiting = list(commands)
     running: dict[str, subprocess.Popen[bytes]] = {}
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
