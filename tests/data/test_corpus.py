@@ -106,6 +106,25 @@ def test_report_counts_once_however_often_read(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("first", ["train", "valid", "test"])
+def test_held_out_sentences_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """While whatever split is read first to its end; and again and again where they are too many to keep."""
+    path = tmp_path / "a.txt"
+    path.write_text(numbered(100))
+    truth = open_corpus(path)
+    monkeypatch.setattr("textspace.data.corpus.KEPT", 0)
+    apart = {name: texts(truth, name) for name in truth.splits}
+    assert sorted(chain.from_iterable(apart.values())) == sorted(numbered(100).splitlines())
+    monkeypatch.undo()
+    corpus = open_corpus(path)
+    next(iter(corpus.splits["train"]))  # not to its end
+    assert texts(corpus, first) == apart[first]
+    path.write_text("something else\n")
+    assert all(texts(corpus, name) == apart[name] for name in ("valid", "test"))
+    assert texts(corpus) == ["something else"]
+    assert texts(truth, "valid") == []
+
+
 def test_iterations_may_overlap() -> None:
     split = open_corpus({"train": iter(["one", "two"])}).splits["train"]
     assert [(a.text, b.text) for a, b in zip(split, split, strict=True)] == [("one", "one"), ("two", "two")]

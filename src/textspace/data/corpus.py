@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,21 +19,33 @@ from textspace.errors import TextspaceError
 
 __all__ = ["SPLITS", "Corpus", "ReadOptions", "ReadReport", "Record", "Split", "corpus_of", "open_corpus"]
 
+KEPT = 100_000
+"""Held-out sentences that are kept in memory, so that the source need not be read again for them."""
 _DEFAULTS = ReadOptions()
 
 Source = str | Path | Sequence[str | Path] | Mapping[str, Any]
 
 
+@dataclass
+class _HeldOut:
+    """Rows of a source that were cut off for valid and test, kept from the first time that it is read to its end."""
+
+    rows: frozenset[int] = frozenset()
+    records: dict[int, Record] | None = None
+
+
 @dataclass(frozen=True)
 class _Part:
-    """Some kept rows of one source, numbered from 0: those in `only` (None: all) that are not in `without`."""
+    """Some kept rows of one source, numbered from 0: those in `only` (None: all) that are not held out, or some that
+    are."""
 
     reader: Reader
     source: int
     clean: Callable[[str], str]
     count: int = 0
     only: frozenset[int] | None = None
-    without: frozenset[int] = frozenset()
+    held_out: _HeldOut = field(default_factory=_HeldOut)
+    is_held_out: bool = False
 
     def records(self, report: ReadReport) -> Iterator[Record]:
         """All records of the source, whatever the rows of this part, counted into the report."""
@@ -46,9 +58,18 @@ class _Part:
                 yield Record(text, label, self.source)
 
     def __iter__(self) -> Iterator[Record]:
+        if self.is_held_out and self.only is not None and self.held_out.records is not None:
+            yield from (record for row, record in self.held_out.records.items() if row in self.only)
+            return
+        kept, keeps = {}, len(self.held_out.rows) <= KEPT
         for row, record in enumerate(self.records(ReadReport())):
-            if row not in self.without and (self.only is None or row in self.only):
+            is_held_out = row in self.held_out.rows
+            if is_held_out and keeps:
+                kept[row] = record
+            if is_held_out == self.is_held_out and (self.only is None or row in self.only):
                 yield record
+        if keeps:
+            self.held_out.records = kept
 
 
 class Split:
@@ -236,11 +257,11 @@ def _cut(
     picked = picks.tolist() if rows is None else [rows[pick] for pick in picks]
     valid, test = frozenset(picked[:valid_size]), frozenset(picked[valid_size:])
     only = None if rows is None else frozenset(rows)
-    parts = {split or "train": replace(whole, count=count - len(picked), only=only, without=valid | test)}
-    if valid:
-        parts["valid"] = replace(whole, count=valid_size, only=valid)
-    if test:
-        parts["test"] = replace(whole, count=test_size, only=test)
+    cut = replace(whole, held_out=_HeldOut(valid | test))
+    parts = {split or "train": replace(cut, count=count - len(picked), only=only)}
+    for name, held_out in (("valid", valid), ("test", test)):
+        if held_out:
+            parts[name] = replace(cut, count=len(held_out), only=held_out, is_held_out=True)
     return parts
 
 
