@@ -58,6 +58,16 @@ def _wait_for(arrived, count) -> None:
 
 
 @jit
+def _gates(at, real, UNITS: tl.constexpr):
+    """What lies there of the gates i, f, g, o."""
+    i = tl.load(at, mask=real, other=0.0).to(tl.float32)
+    f = tl.load(at + UNITS, mask=real, other=0.0).to(tl.float32)
+    g = tl.load(at + 2 * UNITS, mask=real, other=0.0).to(tl.float32)
+    o = tl.load(at + 3 * UNITS, mask=real, other=0.0).to(tl.float32)
+    return i, f, g, o
+
+
+@jit
 def _forward(
     given, weight, hidden, cells, gates, arrived, sentences, steps,
     UNITS: tl.constexpr, OWN: tl.constexpr, SENTENCES: tl.constexpr,
@@ -83,10 +93,7 @@ def _forward(
     cells_at = cells + (row * (steps + 1) * UNITS)[:, None] + own[None, :]
     cell = tl.load(cells_at, mask=real, other=0.0)
     for step in range(steps):
-        i = tl.load(given_at, mask=real, other=0.0).to(tl.float32)
-        f = tl.load(given_at + UNITS, mask=real, other=0.0).to(tl.float32)
-        g = tl.load(given_at + 2 * UNITS, mask=real, other=0.0).to(tl.float32)
-        o = tl.load(given_at + 3 * UNITS, mask=real, other=0.0).to(tl.float32)
+        i, f, g, o = _gates(given_at, real, UNITS)
         if PROGRAMS > 1:
             _wait_for(arrived, step * PROGRAMS)
         before = tl.load(hidden_at + unit[None, :], mask=real, other=0.0, cache_modifier=".cg")
@@ -140,14 +147,12 @@ def _backward(
     hidden_change = tl.zeros((SENTENCES, OWN), dtype=tl.float32)
     cell_change = tl.zeros((SENTENCES, OWN), dtype=tl.float32)
     cell = tl.load(cells_at, mask=real, other=0.0)
+    cells_at -= UNITS
+    i, f, g, o = _gates(gates_at, real, UNITS)
+    before = tl.load(cells_at, mask=real, other=0.0)
+    given_change = tl.load(hidden_grad_at, mask=real, other=0.0).to(tl.float32)
     for step in range(steps):
-        i = tl.load(gates_at, mask=real, other=0.0).to(tl.float32)
-        f = tl.load(gates_at + UNITS, mask=real, other=0.0).to(tl.float32)
-        g = tl.load(gates_at + 2 * UNITS, mask=real, other=0.0).to(tl.float32)
-        o = tl.load(gates_at + 3 * UNITS, mask=real, other=0.0).to(tl.float32)
-        cells_at -= UNITS
-        before = tl.load(cells_at, mask=real, other=0.0)
-        hidden_change += tl.load(hidden_grad_at, mask=real, other=0.0).to(tl.float32)
+        hidden_change += given_change
         squashed = 2 * tl.sigmoid(2 * cell) - 1
         cell_change += hidden_change * o * (1 - squashed * squashed)
         for_o = hidden_change * squashed * o * (1 - o)
@@ -161,15 +166,21 @@ def _backward(
         tl.store(grads_at + 2 * UNITS + own[None, :], for_g.to(gates.dtype.element_ty), mask=real)
         tl.store(grads_at + 3 * UNITS + own[None, :], for_o.to(gates.dtype.element_ty), mask=real)
         _arrive(arrived)
+        # What the next step reads is asked for while the others are waited for.
+        cells_at -= UNITS
+        gates_at -= 4 * UNITS
+        grads_at -= 4 * UNITS
+        hidden_grad_at -= UNITS
+        goes_on = real & (step + 1 < steps)
+        i, f, g, o = _gates(gates_at, goes_on, UNITS)
+        before = tl.load(cells_at, mask=goes_on, other=0.0)
+        given_change = tl.load(hidden_grad_at, mask=goes_on, other=0.0).to(tl.float32)
         if PROGRAMS > 1:
             _wait_for(arrived, (step + 1) * PROGRAMS)
         changes = tl.dot(tl.load(all_at, mask=all_real, other=0.0, cache_modifier=".cg"), weights)
         others = tl.load(all_at + HALF, mask=all_real, other=0.0, cache_modifier=".cg")
         hidden_change = tl.sum(tl.dot(others, other_weights, changes), axis=0)
-        gates_at -= 4 * UNITS
-        grads_at -= 4 * UNITS
         all_at -= 4 * UNITS
-        hidden_grad_at -= UNITS
     first = row[:, None] * UNITS + own[None, :]
     tl.store(first_hidden_grad + first, hidden_change, mask=real)
     tl.store(first_cell_grad + first, cell_change, mask=real)
