@@ -204,3 +204,19 @@ def test_two_processes_of_torchrun_have_the_losses_of_one(workplace: Path) -> No
     assert finish([job(workplace, recipe, "one")]) == 0
     same_numbers(lines_of(workplace / "one" / "steps.jsonl"), lines_of(workplace / "two" / "steps.jsonl"))
     assert json.loads((checkpoints.newest(workplace / "two") / "state.json").read_text())["processes"] == 2
+
+
+def test_processes_leave_their_group_at_the_end(tmp_path: Path) -> None:
+    """Else threads abort a process now and then, with all its work done."""
+    (tmp_path / "ends.py").write_text(
+        "import atexit, torch.distributed\n"
+        "atexit.register(lambda: print('stayed' if torch.distributed.is_initialized() else 'left'))\n"
+        "from textspace.train.processes import Processes\n"
+        "first, second = Processes('cpu'), Processes('cpu')\n"
+        "print(first.count, second.any(True))\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ends.py"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    assert [ended.stdout.count(word) for word in ("2", "True", "left")] == [2, 2, 2]

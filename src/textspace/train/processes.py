@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -31,6 +33,9 @@ class Processes:
         self._state = PartialState(cpu=device == "cpu")
         self.rank: int = self._state.process_index
         self.count: int = self._state.num_processes
+        if self.count > 1:
+            atexit.unregister(_leave)
+            atexit.register(_leave)
         try:
             self.device = torch.device(device) if device and self.count == 1 else self._state.device
         except RuntimeError:
@@ -64,3 +69,11 @@ class Processes:
 
     def wait(self) -> None:
         self._state.wait_for_everyone()
+
+
+def _leave() -> None:
+    """At the end of a process. Threads of the group may still hold tensors of the last exchange and take the
+    interpreter's lock to let go of them: too late, that aborts a process with all its work done."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    time.sleep(0.1)  # the group, and its threads, may live on: modules of PyTorch keep it as a default argument
