@@ -21,8 +21,9 @@ def tiny_encoder(hidden: int = 16, seed: int = 0) -> Path:
     from transformers import BertConfig, BertModel, BertTokenizer
     from transformers.utils import logging
 
-    folder = Path(tempfile.mkdtemp(prefix="tiny-encoder-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    place = tempfile.mkdtemp(prefix="textspace-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    folder = Path(place, f"tiny-encoder-{hidden}-{seed}")  # its name becomes part of measures' names
     config = BertConfig(
         vocab_size=len(VOCABULARY),
         hidden_size=hidden,
