@@ -4,7 +4,9 @@ import contextlib
 import io
 import json
 import math
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,8 @@ from textspace.data.english import english
 from textspace.generate import Greedy, Sampling
 from textspace.recipes import RECIPES
 from textspace.space import Space
+from textspace.train.loop import Trainer
+from textspace.train.updates import Turn
 
 
 class Ended(NamedTuple):
@@ -266,8 +270,20 @@ def test_the_demo_tells_the_truth_about_the_built_in_corpus(workplace: Path, mon
     monkeypatch.setattr("textspace.demo.SOURCE", "builtin:300")
     monkeypatch.setattr("textspace.demo.EPOCHS", 1)
     monkeypatch.setitem(RECIPES, "default", small(RECIPES["default"]))
+    with monkeypatch.context() as first:
+        step = Trainer._turn
+
+        def interrupted(trainer: Trainer) -> Turn:
+            os.kill(os.getpid(), signal.SIGINT)
+            return step(trainer)
+
+        first.setattr(Trainer, "_turn", interrupted)
+        told = textspace("demo", "--out", "demo", cwd=workplace)
+    assert told.returncode == 130
+    assert told.stderr.endswith("stopped: the same command goes on from there\n")
     told = textspace("demo", "--out", "demo", cwd=workplace)
     assert told.returncode == 0, told.stderr
+    assert "Going on with what is in demo" in told.stdout
     shown = " ".join(told.stdout.split())
     for part in (
         "exact -log p of the same sentences",

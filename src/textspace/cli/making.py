@@ -251,5 +251,10 @@ def demo(
     from rich.console import Console
 
     from textspace.demo import run
+    from textspace.train.loop import Interrupted
 
-    run(out, seed=seed, device=device, console=Console())
+    try:
+        run(out, seed=seed, device=device, console=Console())
+    except Interrupted:
+        tell("stopped: the same command goes on from there")
+        raise typer.Exit(130) from None
