@@ -352,9 +352,10 @@ tokenizer = train_tokenizer(config, ["sentence has a good many words in it so th
 corpus = SimpleNamespace(
     splits={"train": Records(count, killed)}, labels=(), report=SimpleNamespace(over_long=0))
 split = encode_corpus(corpus, tokenizer, cache=cache, max_tokens=None).splits["train"]
+# In KiB, of this process alone (ru_maxrss would count what the parent had), and before mapped files are read.
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]
 print(len(split), int(split.tokens.sum(dtype="int64")), split.fingerprint)
-# In KiB, of this process alone: ru_maxrss would count what the parent had.
-print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+print(peak)
 """
 
 
