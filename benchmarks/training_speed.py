@@ -120,7 +120,8 @@ def main() -> None:
     record(
         f"training_speed_{given.recipe}_{Path(given.corpus).name.split(':')[0]}",
         f"python -m benchmarks.training_speed CORPORA --corpus {given.corpus} --recipe {given.recipe} "
-        f"--sizes {given.sizes} --set {' '.join(given.set)} --warm {given.warm} --steps {given.steps} --out FOLDER",
+        f"--sizes {given.sizes} --set {' '.join(given.set)} --warm {given.warm} --steps {given.steps} "
+        f"--variants {' '.join(map(repr, given.variants))} --out FOLDER",
         {
             "reference_tokens_per_second": REFERENCE.get(given.sizes),
             "variants": found,

@@ -55,12 +55,9 @@ def _with_more_inputs(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The same layer, reading zeros beside its inputs."""
     to_inputs, *others = layer.all_weights[0]
-    if first is None:
-        zeros_1NH = inputs_NTE.new_zeros(1, len(inputs_NTE), layer.hidden_size)
-        first = zeros_1NH, zeros_1NH
     hidden_NTH, *last = torch.lstm(
         F.pad(inputs_NTE, (0, missing)),
-        first,
+        first or _zeros(layer, inputs_NTE),
         [F.pad(to_inputs, (0, missing)), *others],
         has_biases=True,
         num_layers=1,
@@ -70,6 +67,12 @@ def _with_more_inputs(
         batch_first=True,
     )
     return hidden_NTH, tuple(last)
+
+
+def _zeros(layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor) -> tuple[Tensor, Tensor]:
+    """The first state and cell where none are given."""
+    zeros_1NH = inputs_NTE.new_zeros(1, len(inputs_NTE), layer.hidden_size)
+    return zeros_1NH, zeros_1NH
 
 
 def _fused(
@@ -87,8 +90,7 @@ def _fused(
     if layer.bidirectional or not gpu_lstm.suits(layer.hidden_size, sentences, processors, processes):
         return None
     to_inputs, to_state, *biases = layer.all_weights[0]
-    zeros_1NH = inputs_NTE.new_zeros(1, sentences, layer.hidden_size)
-    hidden_1NH, cell_1NH = (zeros_1NH, zeros_1NH) if first is None else first
+    hidden_1NH, cell_1NH = first or _zeros(layer, inputs_NTE)
 
     def work() -> tuple[Tensor, Tensor]:
         given_NTG = F.linear(inputs_NTE, to_inputs, biases[0] + biases[1])
