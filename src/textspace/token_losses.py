@@ -137,7 +137,7 @@ def _scored(
     fused = _fused(hidden_NH, weight_VH, bias_V, targets_N, excluded)
     if fused is not None:
         return _with_exact_target(*fused.unbind())
-    factors = rounded(hidden_NH), rounded(weight_VH)
+    factors = rounded(hidden_NH), rounded(_even(weight_VH))
     logit_N, sum_N = _in_chunks(*factors, bias_V, targets_N, excluded, len(weight_VH))
     if factors[0] is hidden_NH:
         return logit_N - sum_N

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from textspace.train.log import Display, NotFiniteError, StepLog
 from textspace.train.processes import Processes
 from textspace.train.resuming import own_random_states, random_states, weight_relevant
 from textspace.train.selection import CRITERIA, Selection
+from textspace.train.signals import stop_asked
 from textspace.train.stream import BatchStream
 from textspace.train.updates import Turn, build_update
 
@@ -132,7 +131,6 @@ class Trainer:
         self._best_is_unsaved = False
         self._log_bytes = 0
         self._random_states: dict[str, torch.Tensor] = {}
-        self._stop_asked = False
 
     def run(self) -> Trained:
         """Train to the end; afterwards the model holds its best weights."""
@@ -144,7 +142,7 @@ class Trainer:
         stopped = self._finished()
         try:
             seed = seed_of(self.training.seed, "torch", self.processes.rank)
-            with own_random_states(seed, self._random_states), self._stop_on_signals():
+            with own_random_states(seed, self._random_states), stop_asked(self.display.say) as asked_to_stop:
                 while stopped is None:
                     turn = self._turn()
                     step = self.update(self.stream.next_batch, turn)
@@ -154,10 +152,10 @@ class Trainer:
                     epoch_ends = "decoder" in step.moved and self.stream.at_epoch_end
                     facts = {"event": "step", "step": self.step, "epoch": self.stream.position, "lr": turn.rate}
                     self.log.hold(facts if len(step.moved) > 1 else facts | {"moved": step.moved[0]}, step)
-                    interrupted = self.processes.count == 1 and self._stop_asked
+                    interrupted = self.processes.count == 1 and asked_to_stop()
                     if self.log.full:
                         self.display.steps(self.log.flush())
-                        interrupted = self.processes.any(self._stop_asked)
+                        interrupted = self.processes.any(asked_to_stop())
                     self.seconds = time.monotonic() - began
 
                     if epoch_ends:
@@ -259,13 +257,14 @@ class Trainer:
         """Likelihoods of the validation split, with noise of its own that is the same every time."""
         self.display.steps(self.log.flush())  # also makes sure that no step so far was not finite
         share = (self.processes.rank, self.processes.count)
-        measured = likelihood(
-            self.model,
-            self.valid,
-            seed=seed_of(self.training.seed, "validation"),
-            share=share,
-            precision="float32" if self.training.precision == "fp32" else self.training.precision,
-        )
+        with _without_kernels(self.processes.device):
+            measured = likelihood(
+                self.model,
+                self.valid,
+                seed=seed_of(self.training.seed, "validation"),
+                share=share,
+                precision="float32" if self.training.precision == "fp32" else self.training.precision,
+            )
         measured = measured.summed_with(self.processes.sum)
         numbers = {name: estimate.value for name, estimate in measured.estimates().items()} | self._codes_measured()
         facts = {
@@ -381,25 +380,14 @@ class Trainer:
             decoder_updates=self.updates["decoder"],
         )
 
-    @contextmanager
-    def _stop_on_signals(self) -> Iterator[None]:
-        """The first Ctrl-C or SIGTERM lets the step finish and saves; the second ends at once."""
 
-        def ask(number: int, frame: Any) -> None:
-            if self._stop_asked:
-                raise KeyboardInterrupt
-            self._stop_asked = True
-            self.display.say("stopping after this step; press Ctrl-C again to stop without saving")
+def _without_kernels(device: torch.device) -> AbstractContextManager[None]:
+    """Our own kernels take seconds to compile, longer than it takes to score every sentence once without them."""
+    if device.type != "cuda":
+        return nullcontext()
+    from textspace import gpu_kernels
 
-        try:
-            before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread: then nobody can send us a signal either
-            before = {}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    return gpu_kernels.switched_off()
 
 
 def _short(value: float) -> str:
