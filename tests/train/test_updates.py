@@ -224,7 +224,10 @@ def test_the_state_of_the_inner_loop_comes_back_as_it_was(trainer_of) -> None:
     assert (fresh.best_window, fresh.information) == (math.inf, -math.inf)
 
 
-@pytest.mark.parametrize(("information", "ends"), [([1.0, 2.0, 2.0], 3), ([1.0, 0.5], 2), ([1.0, 2.0, 1.9, 5.0], 3)])
+@pytest.mark.parametrize(
+    ("information", "ends"),
+    [([1.0, 2.0, 2.0], 3), ([1.0, 0.5], 2), ([1.0, 2.0, 1.9, 5.0], 3), ([8.1, 8.109, 8.2], 2)],
+)
 def test_it_ends_when_the_mutual_information_no_longer_grows(trainer_of, information: list[float], ends: int) -> None:
     rule = trainer_of(AGGRESSIVE).update
     told = [rule.end_epoch({"mi": value}) for value in information]
