@@ -45,7 +45,7 @@ def ids_read(part: nn.Module, run) -> Tensor:
 
 
 def words_read(model: Model, batch: Batch, noise: Noise | None = None, samples: int = 1) -> Tensor:
-    """The ids (S, B, T) that the decoder reads."""
+    """The ids (B, T) that the decoder reads, for all samples."""
     return ids_read(model.decoder, lambda: model(batch, noise or Noise(3, 0, batch.rows_B), samples))
 
 
@@ -60,12 +60,12 @@ def batch(tiny) -> Batch:
 
 
 def test_word_dropout_makes_words_unknown_and_keeps_the_start(dropping: Model, batch: Batch) -> None:
-    read_SBT, given_BT = words_read(dropping, batch, samples=3), batch.decoder.ids_BT[:, :-1]
-    assert read_SBT.shape == (3, *given_BT.shape)
-    assert (read_SBT[:, :, 0] == START).all()
-    changed_SBT = read_SBT != given_BT
-    assert changed_SBT.any()
-    assert (read_SBT[changed_SBT] == UNKNOWN).all()
+    read_BT, given_BT = words_read(dropping, batch, samples=3), batch.decoder.ids_BT[:, :-1]
+    assert read_BT.shape == given_BT.shape
+    assert (read_BT[:, 0] == START).all()
+    changed_BT = read_BT != given_BT
+    assert changed_BT.any()
+    assert (read_BT[changed_BT] == UNKNOWN).all()
 
 
 def test_word_dropout_never_touches_the_encoders_words(dropping: Model, batch: Batch) -> None:
@@ -79,13 +79,13 @@ def test_word_dropout_never_touches_the_encoders_words(dropping: Model, batch: B
 def test_word_dropout_never_touches_what_must_be_predicted(dropping: Model, batch: Batch) -> None:
     """Fed the very words that were read, step by step, the decoder gives the log-probabilities of the true ones."""
     passed = []
-    read_SBT = ids_read(dropping.decoder, lambda: passed.append(dropping(batch, Noise(3, 0, batch.rows_B), 2)))
-    assert (read_SBT != batch.decoder.ids_BT[:, :-1]).any()
+    read_BT = ids_read(dropping.decoder, lambda: passed.append(dropping(batch, Noise(3, 0, batch.rows_B), 2)))
+    assert (read_BT != batch.decoder.ids_BT[:, :-1]).any()
     for sample in range(2):
         z_NZ = passed[0].sites["z"].value_SBZ[sample]
         state = dropping.decoder.start(z_NZ)
-        for t in range(read_SBT.shape[2]):
-            logits_NV, state = dropping.decoder.step(read_SBT[sample, :, t], z_NZ, state)
+        for t in range(read_BT.shape[1]):
+            logits_NV, state = dropping.decoder.step(read_BT[:, t], z_NZ, state)
             target_N = batch.decoder.ids_BT[:, t + 1]
             real_N = batch.decoder.mask_BT[:, t + 1]
             truth_N = logits_NV.log_softmax(1)[real_N].gather(1, target_N[real_N, None] - FIRST_PREDICTED)[:, 0]
@@ -98,19 +98,29 @@ def test_word_dropout_hides_the_right_share_of_words(tiny, drop: float) -> None:
     batch = make_batch(tiny.encoded.splits["train"], np.arange(300))
     given_BT = batch.decoder.ids_BT[:, :-1]
     is_word_BT = batch.decoder.mask_BT[:, 1:] & (given_BT > UNKNOWN)
-    hidden = (words_read(model, batch, samples=5) == UNKNOWN)[:, is_word_BT].double()
+    reads = torch.stack([words_read(model, batch, Noise(3, step, batch.rows_B)) for step in range(5)])
+    hidden = (reads == UNKNOWN)[:, is_word_BT].double()
     assert hidden.numel() > 5000
     assert abs(hidden.mean().item() - drop) < 5 * math.sqrt(drop * (1 - drop) / hidden.numel())
     for t in (1, 3):  # at every position
-        here = (words_read(model, batch, samples=5) == UNKNOWN)[:, is_word_BT[:, t], t].double()
+        here = (reads == UNKNOWN)[:, is_word_BT[:, t], t].double()
         assert abs(here.mean().item() - drop) < 5 * math.sqrt(drop * (1 - drop) / here.numel())
 
 
-def test_every_sample_loses_words_of_its_own(dropping: Model, tiny) -> None:
-    batch = make_batch(tiny.encoded.splits["train"], np.arange(300))
-    hidden_SBT = words_read(dropping, batch, samples=2) == UNKNOWN
-    both = hidden_SBT.all(0)[batch.decoder.mask_BT[:, :-1] & (batch.decoder.ids_BT[:, :-1] != START)].double()
-    assert abs(both.mean().item() - DROP**2) < 5 * math.sqrt(DROP**2 * (1 - DROP**2) / both.numel())
+DROPPING = {
+    "vae": {"decoder.word_dropout": 0.3, "decoder.input_dropout": 0.5, "decoder.output_dropout": 0.5},
+    "transformer-vae": {"decoder.word_dropout": 0.3, "decoder.dropout": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_samples_of_a_sentence_go_through_one_thinned_network(name: str, tiny, batch: Batch) -> None:
+    """Alike codes are alike likely, so that importance weights compare codes; other steps drop other things."""
+    model = Model(small(RECIPES[name]).but(DROPPING[name]), len(tiny.tokenizer)).train()
+    z_SBZ = torch.randn(1, len(batch.rows_B), model.recipe.latent.dim).expand(3, -1, -1)
+    log_px = [model.decoder(z_SBZ, batch.decoder, Noise(3, step, batch.rows_B)) for step in (0, 1)]
+    torch.testing.assert_close(log_px[0][1:], log_px[0][:1].expand(2, -1, -1))
+    assert not torch.allclose(log_px[0], log_px[1], atol=1e-2)
 
 
 def test_word_dropout_depends_on_the_noise_and_on_nothing_else(dropping: Model, batch: Batch, tiny) -> None:
@@ -119,18 +129,16 @@ def test_word_dropout_depends_on_the_noise_and_on_nothing_else(dropping: Model, 
     assert torch.equal(words_read(dropping, batch, Noise(3, 5, batch.rows_B), samples=2), whole)
     assert not torch.equal(words_read(dropping, batch, Noise(3, 6, batch.rows_B), samples=2), whole)
     assert not torch.equal(words_read(dropping, batch, Noise(4, 5, batch.rows_B), samples=2), whole)
-    chunk = words_read(dropping, batch, Noise(3, 5, batch.rows_B).after(1), samples=1)
-    assert torch.equal(chunk[0], whole[1])
+    assert torch.equal(words_read(dropping, batch, Noise(3, 5, batch.rows_B).after(1), samples=1), whole)
     rows = np.array([31, 2, 17])  # other companions, another order, another amount of padding
     fewer = make_batch(tiny.encoded.splits["train"], rows)
-    read_SBT = words_read(dropping, fewer, Noise(3, 5, fewer.rows_B), samples=2)
-    length = read_SBT.shape[2]
-    assert torch.equal(read_SBT, whole[:, rows, :length])
+    read_BT = words_read(dropping, fewer, Noise(3, 5, fewer.rows_B), samples=2)
+    assert torch.equal(read_BT, whole[rows, : read_BT.shape[1]])
 
 
 def test_word_dropout_is_off_when_scoring(dropping: Model, batch: Batch) -> None:
     dropping.eval()
-    assert torch.equal(words_read(dropping, batch, samples=2), batch.decoder.ids_BT[None, :, :-1])
+    assert torch.equal(words_read(dropping, batch, samples=2), batch.decoder.ids_BT[:, :-1])
     plain = model_of("vae", {}, dropping.vocabulary).eval()
     scores = [model(batch, Noise(3, 0, batch.rows_B), 2).log_px_SB for model in (dropping, plain)]
     assert torch.equal(*scores)
@@ -138,9 +146,9 @@ def test_word_dropout_is_off_when_scoring(dropping: Model, batch: Batch) -> None
 
 def test_a_language_model_can_lose_words_too(batch: Batch, tiny) -> None:
     model = model_of("lstm-lm", {"decoder.word_dropout": DROP}, len(tiny.tokenizer)).train()
-    read_SBT = words_read(model, batch)
-    assert read_SBT.shape == (1, *batch.decoder.ids_BT[:, :-1].shape)
-    assert 0.2 < (read_SBT[0, :, 1:] == UNKNOWN).double().mean() < 0.4
+    read_BT = words_read(model, batch)
+    assert read_BT.shape == batch.decoder.ids_BT[:, :-1].shape
+    assert 0.2 < (read_BT[:, 1:] == UNKNOWN).double().mean() < 0.4
 
 
 # Skip connections

@@ -56,18 +56,16 @@ def test_numbers_are_uniform_normal_and_independent() -> None:
 
 def test_keep_keeps_the_right_share() -> None:
     for drop in (0.1, 0.5, 0.9):
-        kept = noise(list(range(100))).keep("d", (1000,), 1, drop).double().mean().item()
+        kept = noise(list(range(100))).keep("d", (1000,), drop).double().mean().item()
         assert abs(kept - (1 - drop)) < 5 * np.sqrt(drop * (1 - drop) / 100_000)
 
 
 # Again and again
 
 
-def kept(
-    source: Noise, count: int, shape: tuple[int, ...] = (50,), samples: int = 1, drop: float = 0.3
-) -> torch.Tensor:
-    """So many masks, (count, samples, sentences, *shape)."""
-    return torch.stack(list(itertools.islice(source.keeps("d", shape, samples, drop), count)))
+def kept(source: Noise, count: int, shape: tuple[int, ...] = (50,), drop: float = 0.3) -> torch.Tensor:
+    """So many masks, (count, sentences, *shape)."""
+    return torch.stack(list(itertools.islice(source.keeps("d", shape, drop), count)))
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.1, 0.5, 0.9])
@@ -99,11 +97,11 @@ def test_masks_are_independent_of_each_other() -> None:
 
 
 def test_masks_are_keyed_like_all_numbers() -> None:
-    whole = kept(noise([3, 8, 11]), 6, (7, 5), samples=4)
-    assert torch.equal(kept(noise([8]), 6, (7, 5), samples=4), whole[:, :, 1:2])
-    assert torch.equal(kept(noise([3, 8, 11]), 6, (4, 5), samples=4), whole[:, :, :, :4])  # less padding
-    assert torch.equal(kept(noise([3, 8, 11]).after(2), 6, (7, 5), samples=2), whole[:, 2:])
-    others = [kept(noise([3, 8, 11], **key), 6, (7, 5), samples=4) for key in ({"step": 1}, {"seed": 2})]
+    whole = kept(noise([3, 8, 11]), 6, (7, 5))
+    assert torch.equal(kept(noise([8]), 6, (7, 5)), whole[:, 1:2])
+    assert torch.equal(kept(noise([3, 8, 11]), 6, (4, 5)), whole[:, :, :4])  # less padding
+    assert torch.equal(kept(noise([3, 8, 11]).after(2), 6, (7, 5)), whole)  # further samples
+    others = [kept(noise([3, 8, 11], **key), 6, (7, 5)) for key in ({"step": 1}, {"seed": 2})]
     assert not any(torch.equal(whole, other) for other in others)
 
 

@@ -26,14 +26,14 @@ Drop = Callable[[Tensor], Tensor]
 """Dropout of a tensor (N, T, H)."""
 
 
-def dropper(noise: Noise | None, stream: str, samples: int, shape_TH: tuple[int, int], share: float) -> Drop:
-    """Dropout of tensors (samples x sentences, T, H), at each call with other numbers."""
+def dropper(noise: Noise | None, stream: str, shape_TH: tuple[int, int], share: float) -> Drop:
+    """Dropout of tensors (samples x sentences, T, H), at each call with other numbers, the same for all samples."""
     if share == 0:
         return lambda x_NTH: x_NTH
     if noise is None:
         raise ValueError(f"dropout in the {stream} needs noise in training")
-    masks = noise.keeps(stream, shape_TH, samples, share)
-    return lambda x_NTH: x_NTH * next(masks).flatten(0, 1) / (1 - share)
+    masks = noise.keeps(stream, shape_TH, share)
+    return lambda x_NTH: (x_NTH.unflatten(0, (-1, len(noise.rows_B))) * next(masks) / (1 - share)).flatten(0, 1)
 
 
 class Positions(nn.Module):

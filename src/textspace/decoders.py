@@ -91,12 +91,12 @@ class _TokenDecoder(nn.Module):
         logits."""
         return False
 
-    def _without_some_words(self, ids_BT: Tensor, samples: int, noise: Noise) -> Tensor:
-        """In training some words become unknown, for each sample others (S, B, T); the start token stays."""
+    def _without_some_words(self, ids_BT: Tensor, noise: Noise) -> Tensor:
+        """In training some words become unknown; the start token stays."""
         if not self.training or self.config.word_dropout == 0:
-            return ids_BT[None]
-        keep_SBT = noise.keep("decoder words", (ids_BT.shape[1],), samples, self.config.word_dropout)
-        return ids_BT.where(keep_SBT | (ids_BT == START), UNKNOWN)
+            return ids_BT
+        keep_BT = noise.keep("decoder words", (ids_BT.shape[1],), self.config.word_dropout)
+        return ids_BT.where(keep_BT | (ids_BT == START), UNKNOWN)
 
 
 def _targets(ids: Tensor) -> Tensor:
@@ -137,10 +137,11 @@ class RecurrentDecoder(_TokenDecoder):
         if z_SBZ is not None and self.shares_words(len(z_SBZ)):
             return self._of_many_samples(z_SBZ, inputs_BT, targets_BT, has_end)
         samples = 1 if z_SBZ is None else len(z_SBZ)
-        embedded_SBTE = self.embedding(self._without_some_words(inputs_BT, samples, noise)).expand(samples, -1, -1, -1)
-        embedded_SBTE = self._dropped(embedded_SBTE, self.config.input_dropout, "decoder input", noise)
+        embedded_BTE = self.embedding(self._without_some_words(inputs_BT, noise))
+        embedded_BTE = self._dropped(embedded_BTE, self.config.input_dropout, "decoder input", noise)
         z_NZ = None if z_SBZ is None else z_SBZ.flatten(0, 1)
-        hidden_NTH, _ = self._run(embedded_SBTE.flatten(0, 1), z_NZ, self.start(z_NZ))
+        inputs_NTE = embedded_BTE.expand(samples, -1, -1, -1).flatten(0, 1)
+        hidden_NTH, _ = self._run(inputs_NTE, z_NZ, self.start(z_NZ))
         hidden_SBTH = hidden_NTH.unflatten(0, (samples, -1))
         hidden_SBTH = self._dropped(hidden_SBTH, self.config.output_dropout, "decoder output", noise)
         skip = None if self.output_skip is None or z_SBZ is None else (z_SBZ[:, :, None], self.output_skip)
@@ -163,7 +164,7 @@ class RecurrentDecoder(_TokenDecoder):
         assert first is not None  # there are codes
         targets_TN = _targets(targets_BT).T.repeat(1, samples)
         rows = STATES_AT_ONCE["cuda" if z_SBZ.is_cuda else "cpu"]
-        embedded_BTE = self.embedding(inputs_BT[None])[0]
+        embedded_BTE = self.embedding(inputs_BT)
         excluded = None if has_end else END - FIRST_PREDICTED
         found, done = [], 0
         for hidden_UNH in states(self.recurrent, embedded_BTE, z_SBZ, first, rows):
@@ -202,11 +203,11 @@ class RecurrentDecoder(_TokenDecoder):
             first += layer.num_layers
         return inputs_NTE, tuple(torch.cat(parts) if len(after) > 1 else parts[0] for parts in zip(*after, strict=True))
 
-    def _dropped(self, x_SBTE: Tensor, share: float, stream: str, noise: Noise) -> Tensor:
+    def _dropped(self, x: Tensor, share: float, stream: str, noise: Noise) -> Tensor:
+        """x is (B, T, E), or (S, B, T, E)."""
         if not self.training or share == 0:
-            return x_SBTE
-        keep = noise.keep(stream, tuple(x_SBTE.shape[2:]), len(x_SBTE), share)
-        return x_SBTE * keep / (1 - share)
+            return x
+        return x * noise.keep(stream, tuple(x.shape[-2:]), share) / (1 - share)
 
 
 class TransformerDecoder(_TokenDecoder):
@@ -255,9 +256,9 @@ class TransformerDecoder(_TokenDecoder):
         inputs_BT, targets_BT = view.ids_BT[:, :-1], view.ids_BT[:, 1:]
         samples = 1 if z is None else len(z)
         shape_TH = inputs_BT.shape[1], self.config.hidden
-        drop = dropper(noise, "decoder", samples, shape_TH, self.config.dropout if self.training else 0)
-        embedded_SBTH = self._embedded(self._without_some_words(inputs_BT, samples, noise), 0)
-        x_NTH = drop(embedded_SBTH.expand(samples, -1, -1, -1).flatten(0, 1))
+        drop = dropper(noise, "decoder", shape_TH, self.config.dropout if self.training else 0)
+        embedded_BTH = drop(self._embedded(self._without_some_words(inputs_BT, noise), 0))
+        x_NTH = embedded_BTH.expand(samples, -1, -1, -1).flatten(0, 1)
         mask_NU = None if mask_BU is None else mask_BU.expand(samples, -1, -1).flatten(0, 1)
         codes = self._memories(None if z is None else z.flatten(0, 1), mask_NU)
         for layer, code in zip(self.layers, codes, strict=True):

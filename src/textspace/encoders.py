@@ -84,7 +84,7 @@ def _without_some_words(view: View, noise: Noise | None, share: float) -> View:
     if noise is None:
         raise ValueError("an encoder with word dropout needs noise in training")
     ids_BT = view.ids_BT
-    keep_BT = noise.keep("encoder words", (ids_BT.shape[1],), 1, share)[0]
+    keep_BT = noise.keep("encoder words", (ids_BT.shape[1],), share)
     special_BT = (ids_BT == START) | (ids_BT == END) | (ids_BT == PAD)
     return replace(view, ids_BT=ids_BT.where(keep_BT | special_BT, UNKNOWN))
 
@@ -112,7 +112,7 @@ class TransformerEncoder(nn.Module):
         """The states of sentences; training needs the noise, of dropout and of words that become unknown."""
         view = _without_some_words(view, noise, self.config.word_dropout if self.training else 0)
         shape_TH = view.ids_BT.shape[1], self.size
-        drop = dropper(noise, "encoder", 1, shape_TH, self.config.dropout if self.training else 0)
+        drop = dropper(noise, "encoder", shape_TH, self.config.dropout if self.training else 0)
         x_BTH = drop(self.embedding(view.ids_BT) * math.sqrt(self.size) + self.positions(0, shape_TH[0]))
         for layer in self.layers:
             x_BTH, _ = layer(x_BTH, drop, mask_NT=view.mask_BT)

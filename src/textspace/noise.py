@@ -65,15 +65,19 @@ class Noise:
 
     def uniform(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
         """Numbers strictly between 0 and 1, in float64, of shape (samples, sentences, *shape)."""
-        bits = self._bits(stream, shape, samples)
+        bits = self._bits(stream, shape, self.first_sample, samples)
         return _shifted(bits, 12).to(torch.float64).add_(0.5).mul_(2.0**-52)  # exact: never rounds to 0 or 1
 
-    def keep(self, stream: str, shape: tuple[int, ...], samples: int, drop: float) -> Tensor:
-        """True with probability 1 - drop, of shape (samples, sentences, *shape)."""
-        threshold = min(max(round(drop * 2.0**64) - 2**63, -(2**63)), 2**63 - 1)
-        return self._bits(stream, shape, samples) >= threshold
+    def keep(self, stream: str, shape: tuple[int, ...], drop: float) -> Tensor:
+        """True with probability 1 - drop, of shape (sentences, *shape), for all samples of a sentence.
 
-    def keeps(self, stream: str, shape: tuple[int, ...], samples: int, drop: float) -> Iterator[Tensor]:
+        Where something is dropped, samples of a sentence are compared in one and the same thinned network: were it
+        another for each, importance weights would tell lucky networks from unlucky ones and not code from code.
+        """
+        threshold = min(max(round(drop * 2.0**64) - 2**63, -(2**63)), 2**63 - 1)
+        return self._bits(stream, shape)[0] >= threshold
+
+    def keeps(self, stream: str, shape: tuple[int, ...], drop: float) -> Iterator[Tensor]:
         """Like `keep`, again and again with other numbers; there must be an axis.
 
         A 64-bit number serves for four, each with 16 bits, and sixteen are made at once: a GPU takes longer to be asked
@@ -81,9 +85,9 @@ class Noise:
         """
         threshold, turn = round(drop * 2**16) - 2**15, 0
         while True:
-            bits = self._bits(f"{stream} {turn}", (shape[0], 4, *shape[1:]), samples)
-            kept = bits[..., None].view(torch.int16) >= threshold  # samples, sentences, first axis, 4, others, 4
-            for four in kept.unbind(3):
+            bits = self._bits(f"{stream} {turn}", (shape[0], 4, *shape[1:]))[0]
+            kept = bits[..., None].view(torch.int16) >= threshold  # sentences, first axis, 4, others, 4
+            for four in kept.unbind(2):
                 yield from four.unbind(-1)
             turn += 1
 
@@ -91,26 +95,26 @@ class Noise:
         """Of all numbers of a stream; on the device where a step is recorded."""
         return seed_of(self.seed, self.step, stream)
 
-    def _bits(self, stream: str, shape: tuple[int, ...], samples: int) -> Tensor:
+    def _bits(self, stream: str, shape: tuple[int, ...], first: int = 0, samples: int = 1) -> Tensor:
         # Elements are numbered with the last axis fastest: more padding adds numbers at the end of a sentence's
         # sequence and changes none before it.
         key, elements = self._key(stream), math.prod(shape)
-        bits_SBE = self._bits_of_one_kernel(key, samples, elements) if self.rows_B.is_cuda else None
+        bits_SBE = self._bits_of_one_kernel(key, first, samples, elements) if self.rows_B.is_cuda else None
         if bits_SBE is None:
             device = self.rows_B.device
-            sample_S1 = torch.arange(self.first_sample, self.first_sample + samples, device=device)[:, None]
+            sample_S1 = torch.arange(first, first + samples, device=device)[:, None]
             row_SB = _mixed(_mixed(self.rows_B[None, :] * _GOLDEN + key) + sample_S1 * _GOLDEN)
             element_E = torch.arange(1, elements + 1, device=device) * _GOLDEN
             bits_SBE = _mixed(row_SB[:, :, None] + element_E)
         return bits_SBE.view(samples, len(self.rows_B), *shape)
 
-    def _bits_of_one_kernel(self, key: int | Tensor, samples: int, elements: int) -> Tensor | None:
+    def _bits_of_one_kernel(self, key: int | Tensor, first: int, samples: int, elements: int) -> Tensor | None:
         """The same bits, where Triton works."""
         from textspace import gpu_kernels  # takes a while to load, and is for a GPU only
 
         constants = _GOLDEN, _FIRST, _SECOND
         return gpu_kernels.tried(
-            lambda: gpu_kernels.random_bits(self.rows_B, key, self.first_sample, samples, elements, constants),
+            lambda: gpu_kernels.random_bits(self.rows_B, key, first, samples, elements, constants),
             self.rows_B.device,
         )
 

@@ -13,11 +13,11 @@ def test_noise_whose_keys_lie_on_the_device_has_the_numbers_of_other_noise() -> 
     keys = _StreamKeys(torch.zeros(3, dtype=torch.int64))
     recorded = _RecordedNoise(7, 0, rows_B, keys=keys)
     recorded.normal("z", (2,), 3)  # the first run tells which streams there are
-    recorded.keep("words", (5,), 1, 0.3)
+    recorded.keep("words", (5,), 0.3)
     keys.keys_K[:2] = torch.tensor([seed_of(7, 12, stream) for stream in keys.streams])
     plain = Noise(7, 12, rows_B)
     assert torch.equal(recorded.after(2).normal("z", (2,), 3), plain.after(2).normal("z", (2,), 3))
-    assert torch.equal(recorded.keep("words", (5,), 1, 0.3), plain.keep("words", (5,), 1, 0.3))
+    assert torch.equal(recorded.keep("words", (5,), 0.3), plain.keep("words", (5,), 0.3))
 
 
 def test_a_batch_and_its_numbers_lie_one_after_the_other() -> None:
