@@ -87,14 +87,20 @@ def test_on_a_gpu_zeros_beside_the_inputs_change_nothing(units: int) -> None:
         assert (our - their).abs().max() < 0.03 * their.abs().max()
 
 
-def test_there_are_kernels_where_eight_processes_find_room_or_more() -> None:
-    assert not gpu_lstm.suits(256, 32, 132, processes=9)
-    assert gpu_lstm.suits(256, 16, 132, processes=16)
-    assert gpu_lstm.suits(256, 32, 132, processes=1)
-    assert gpu_lstm.suits(256, 32, 132)
-    assert not gpu_lstm.suits(256, 33, 132)
-    assert not gpu_lstm.suits(256, 32, 100)
-    assert not gpu_lstm.suits(200, 32, 132)
+@pytest.mark.parametrize(
+    ("processes", "sentences", "fit"),
+    [(None, 32, True), (None, 33, False), ("8", 32, True), ("9", 32, False), ("16", 16, True), ("16", 17, False)],
+)
+def test_there_are_kernels_where_eight_processes_find_room_or_more(
+    processes: str | None, sentences: int, fit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(recurrence.SIDE_BY_SIDE, raising=False)
+    if processes:
+        monkeypatch.setenv(recurrence.SIDE_BY_SIDE, processes)
+    assert gpu_lstm.suits(256, sentences, recurrence._own(132)) == fit
+    assert not gpu_lstm.suits(200, 1, recurrence._own(132))
+    monkeypatch.setenv(recurrence.SIDE_BY_SIDE, "0")
+    assert not gpu_lstm.suits(256, 1, recurrence._own(132))
 
 
 def test_without_a_gpu_a_layer_is_that_of_torch() -> None:

@@ -27,16 +27,12 @@ OWN_UNITS = {128: 32, 256: 32}
 """Units of a program, by the units of the layer: their weights fit its memory. Larger layers would have more programs
 than find room."""
 WARPS = 8
-PROCESSES = 8
-"""Programs wait for each other, so that all of them must run at once: at least so many processes shall find room for
-theirs on one GPU."""
 
 
-def suits(units: int, sentences: int, processors: int, processes: int = PROCESSES) -> bool:
-    """Whether there are kernels for a layer of so many units on a GPU with so many processors, where so many processes
-    may run such layers at once."""
-    own = processors // max(processes, PROCESSES)
-    return units in OWN_UNITS and _programs(sentences, units, OWN_UNITS[units]) <= own
+def suits(units: int, sentences: int, processors: int) -> bool:
+    """Whether there are kernels for a layer of so many units, and its programs, which wait for each other, find room on
+    so many processors of a GPU."""
+    return units in OWN_UNITS and _programs(sentences, units, OWN_UNITS[units]) <= processors
 
 
 def _programs(sentences: int, units: int, own: int) -> int:

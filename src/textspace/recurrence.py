@@ -11,10 +11,13 @@ from torch.nn import functional as F
 
 from textspace.token_losses import product, rounded
 
-__all__ = ["SIDE_BY_SIDE", "run_layer", "states"]
+__all__ = ["PROCESSES", "SIDE_BY_SIDE", "run_layer", "states"]
 
 SIDE_BY_SIDE = "TEXTSPACE_SIDE_BY_SIDE"
-"""Environment variable: how many processes share a GPU."""
+"""Environment variable: how many processes share a GPU and have layers whose programs wait for each other; 0 where this
+one shall have none."""
+PROCESSES = 8
+"""Programs that wait for each other must run at once: those of so many processes find room on one GPU."""
 
 EVEN = 128
 """Where inputs and units are multiples of this, PyTorch's LSTM in 16 bits can be one kernel for all steps."""
@@ -75,6 +78,12 @@ def _zeros(layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor) -> tuple[Tensor, Tensor]
     return zeros_1NH, zeros_1NH
 
 
+def _own(processors: int) -> int:
+    """Of so many processors of a GPU those for programs of this process that wait for each other."""
+    processes = int(os.environ.get(SIDE_BY_SIDE, 1))
+    return processors // max(processes, PROCESSES) if processes else 0
+
+
 def _fused(
     layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor, first: tuple[Tensor, ...] | None
 ) -> tuple[Tensor, tuple[Tensor, ...]] | None:
@@ -86,8 +95,7 @@ def _fused(
     from textspace import gpu_kernels, gpu_lstm
 
     processors = torch.cuda.get_device_properties(inputs_NTE.device).multi_processor_count
-    processes = int(os.environ.get(SIDE_BY_SIDE, 1))
-    if layer.bidirectional or not gpu_lstm.suits(layer.hidden_size, sentences, processors, processes):
+    if layer.bidirectional or not gpu_lstm.suits(layer.hidden_size, sentences, _own(processors)):
         return None
     to_inputs, to_state, *biases = layer.all_weights[0]
     hidden_1NH, cell_1NH = first or _zeros(layer, inputs_NTE)

@@ -69,6 +69,14 @@ def test_processes_know_how_many_they_may_be(tmp_path: Path, monkeypatch) -> Non
     assert [each.said for each in side_by_side({"a": python(code)}, tmp_path, together=3)] == ["9"]
 
 
+def test_no_more_have_waiting_layers_than_find_room(tmp_path: Path) -> None:
+    """A place is for the next one when its owner has ended."""
+    code = "import os, sys, time; print(os.environ['TEXTSPACE_SIDE_BY_SIDE']); time.sleep(float(sys.argv[1]))"
+    commands = {f"{i}": python(code, 0.0 if i == 3 else 3.0) for i in range(11)}
+    said = {each.name: each.said for each in side_by_side(commands, tmp_path, together=10)}
+    assert [said[f"{i}"] for i in range(11)] == ["8"] * 8 + ["0", "0", "8"]
+
+
 def test_when_the_time_is_over_processes_save_and_others_are_not_begun(tmp_path: Path) -> None:
     commands = {name: python(SAVING, tmp_path / name) for name in ("one", "two")}
     together = side_by_side(commands, tmp_path, together=1, minutes=1 / 60)

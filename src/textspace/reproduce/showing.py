@@ -16,6 +16,9 @@ from textspace.train.checkpoints import write_file
 
 __all__ = ["explained", "fitting", "markdown", "save", "terminal_rows"]
 
+MOST_ERRORS = 99
+"""Standard errors beyond which nobody counts: seeds that end all alike have next to none."""
+
 
 def save(found: Reproduction, folder: Path) -> dict[str, Path]:
     """Write `folder`/NAME.json, .md and .png; the first is enough to make the others again."""
@@ -48,10 +51,14 @@ def difference(cell: Cell) -> str:
     """
     >>> difference(Cell(96.3, 0.2, 96.17, 0.68)), difference(Cell(32.0, 0.0, 32.0)), difference(Cell(0.1, None, 0.0))
     ('+0.7', '', '')
+    >>> difference(Cell(8.228, 1e-13, 8.22, 8e10)), difference(Cell(0.5, 0.005, 1.01, -102.0))
+    ('> +99', '< -99')
     """
     if cell.difference is None:
         return ""
-    return f"{cell.difference:+,.{1 if abs(cell.difference) < 100 else 0}f}"
+    if abs(cell.difference) > MOST_ERRORS:
+        return f"> +{MOST_ERRORS}" if cell.difference > 0 else f"< -{MOST_ERRORS}"
+    return f"{cell.difference:+.1f}"
 
 
 def runs(line: Line) -> str:

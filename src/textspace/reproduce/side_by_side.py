@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from textspace.recurrence import SIDE_BY_SIDE
+from textspace.recurrence import PROCESSES, SIDE_BY_SIDE
 
 __all__ = ["Ended", "side_by_side"]
 
@@ -55,15 +55,20 @@ def side_by_side(
     """
     folder.mkdir(parents=True, exist_ok=True)
     threads = max(1, (os.cpu_count() or 1) // together)
-    environment = {"OMP_NUM_THREADS": str(threads), SIDE_BY_SIDE: str(together)} | os.environ
+    environment = {"OMP_NUM_THREADS": str(threads)} | os.environ
     waiting = list(commands)
     running: dict[str, subprocess.Popen[bytes]] = {}
+    with_place: set[str] = set()
+    """Those that run and may have layers whose programs wait for each other on a GPU: no more than find room."""
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     with _sigterm_interrupts():
         try:
             while waiting or running:
                 while len(running) < together and (name := next((n for n in waiting if ready(n, running)), None)):
                     waiting.remove(name)
+                    if has_place := len(with_place) < PROCESSES:
+                        with_place.add(name)
+                    sharing = str(min(together, PROCESSES) if has_place else 0)
                     with open(folder / f"{name}.log", "wb") as log:
                         running[name] = subprocess.Popen(
                             commands[name],
@@ -71,12 +76,13 @@ def side_by_side(
                             stdout=log,
                             stderr=subprocess.STDOUT,
                             start_new_session=True,
-                            env=environment,
+                            env={SIDE_BY_SIDE: sharing} | environment,
                         )
                 time.sleep(LOOK_EVERY)
                 for name, process in list(running.items()):
                     if process.poll() is not None:
                         del running[name]
+                        with_place.discard(name)
                         yield Ended(name, _how(process), _last_line(folder, name))
                 if deadline is not None and time.monotonic() > deadline:
                     _stop(running)
