@@ -50,12 +50,20 @@ def plain(hidden: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets: Ten
     return logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
 
 
+@pytest.fixture
+def even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of a multiple of eight words, some of which are none, as on a GPU."""
+    monkeypatch.setitem(token_losses.EVEN, "cpu", 8)
+
+
+@pytest.mark.parametrize("way", ["small_chunks", "even"])
 @pytest.mark.parametrize("excluded", [None, 1])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_values_and_gradients_are_those_of_plain_losses(
-    sizes, biased: bool, excluded: int | None, small_chunks
+    sizes, biased: bool, excluded: int | None, way: str, request
 ) -> None:
+    request.getfixturevalue(way)
     hidden, weight, bias, targets = numbers(*sizes)
     targets = targets if excluded is None else targets.where(targets != excluded, 0)
     weights_N = torch.randn(sizes[0], dtype=torch.float64)  # of the sum whose gradient is asked for
@@ -186,12 +194,6 @@ def loss_and_gradients(model: Model, has_end: bool) -> tuple[Tensor, list[Tensor
     learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     gradients = torch.autograd.grad(loss, learning, allow_unused=True)
     return loss.detach(), [each for each in gradients if each is not None]
-
-
-@pytest.fixture
-def even(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights of 28 words with four more that are none, as on a GPU."""
-    monkeypatch.setitem(token_losses.EVEN, "cpu", 8)
 
 
 @pytest.mark.parametrize("has_end", [True, False])
