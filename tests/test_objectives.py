@@ -434,6 +434,8 @@ def test_mutual_information_needs_densities(tiny) -> None:
         build_objective(recipe, Model(recipe, len(tiny.tokenizer)))
     with pytest.raises(TextspaceError, match=r"training\.criterion 'mim' needs objective 'mim', and this is 'elbo'"):
         RECIPES["vae"].but({"training.criterion": "mim"})
+    with pytest.raises(TextspaceError, match=r"training\.criterion 'iwae' needs objective 'iwae', and this is 'mim'"):
+        RECIPES["smim"].but({"training.criterion": "iwae"})
 
 
 @pytest.fixture(params=["posterior", "aggregated"])

@@ -11,7 +11,8 @@ import torch
 from helpers import SMALL_ATTENTIVE, small
 
 from textspace.errors import TextspaceError
-from textspace.noise import Noise
+from textspace.evaluate.likelihood import likelihood
+from textspace.noise import Noise, seed_of
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
 from textspace.train import checkpoints
@@ -37,6 +38,18 @@ def test_the_model_ends_with_its_best_weights(trainer_of) -> None:
     assert trained.best == 3.0
     stored = checkpoints.read_tensors(trainer.folder / "model.safetensors")
     assert all(torch.equal(stored[n], t) for n, t in checkpoints.weights(trainer.model).items())
+
+
+def test_the_importance_weighted_bound_selects_what_was_trained_on_it(trainer_of) -> None:
+    trainer = trainer_of(small(RECIPES["iwae"]).but({"training.epochs": 2}))
+    trained = trainer.run()
+    bounds = [line["nll"] for line in records(trainer.folder / "steps.jsonl", "validation")]
+    assert trained.best == min(bounds)
+    seed = seed_of(trainer.training.seed, "validation")
+    measured = likelihood(trainer.model, trainer.valid, samples=10, seed=seed).estimates()
+    assert measured["nll"].value == pytest.approx(min(bounds))
+    assert measured["nll"].value < measured["elbo"].value
+    assert "as many samples as training takes" in trained.criterion
 
 
 def test_best_weights_are_written_with_checkpoints_and_when_a_run_breaks(trainer_of, monkeypatch) -> None:

@@ -110,9 +110,9 @@ class Recipe(Config):
                 f"objective {kinds['objective']!r} and training.update {kinds['training.update']!r} do not fit: "
                 "objective 'dual-kl' needs training.update 'alternating', which trains its dual function and no other"
             )
-        if self.training.criterion == "mim" and kinds["objective"] != "mim":
+        if (needed := self.training.criterion) in ("mim", "iwae") and kinds["objective"] != needed:
             raise ValueError(
-                f"training.criterion 'mim' needs objective 'mim', and this is {kinds['objective']!r}: "
+                f"training.criterion {needed!r} needs objective {needed!r}, and this is {kinds['objective']!r}: "
                 "use criterion 'elbo' or 'reconstruction'"
             )
         if kinds["training.update"] == "aggressive" and self.posterior is None:

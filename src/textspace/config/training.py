@@ -117,9 +117,9 @@ class Training(Config):
     """Largest norm of the gradient."""
     patience: Count | None = None
     """Stop after this many validations in a row without improvement."""
-    criterion: Literal["elbo", "reconstruction", "mim"] = "elbo"
+    criterion: Literal["elbo", "reconstruction", "mim", "iwae"] = "elbo"
     """Best weights have the lowest validation value of: the negative ELBO at KL weight 1 (a language model's exact
-    negative log-likelihood), the reconstruction alone, or the loss of objective 'mim'."""
+    negative log-likelihood), the reconstruction alone, or the loss of objective 'mim' or 'iwae'."""
     validate_every: Count | None = None
     """Validate after this many steps too, for curves; the rules above act on the validation that ends an epoch."""
     checkpoint_every: Count | None = None

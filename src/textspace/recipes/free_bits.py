@@ -60,7 +60,7 @@ _IWAE = derived(
     "iwae",
     "`vae` trained on the importance-weighted bound with 10 samples.",
     _BURDA_2016,
-    {"objective.kind": "iwae", "objective.samples": 10},
+    {"objective.kind": "iwae", "objective.samples": 10, "training.criterion": "iwae"},
 )
 
 RECIPES = [

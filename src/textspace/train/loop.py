@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from textspace.config import Recipe
+from textspace.config import IwaeObjective, Recipe
 from textspace.data.batching import Mixing
 from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
@@ -242,7 +242,7 @@ class Trainer:
         self.ended = verdict.stop
 
     def _criterion(self, numbers: dict[str, float]) -> float:
-        return numbers[self.criterion]
+        return numbers["nll" if self.criterion == "iwae" else self.criterion]
 
     @property
     def criterion(self) -> str:
@@ -256,11 +256,12 @@ class Trainer:
     def _validate(self) -> dict[str, float]:
         """Likelihoods of the validation split, with noise of its own that is the same every time."""
         self.display.steps(self.log.flush())  # also makes sure that no step so far was not finite
-        share = (self.processes.rank, self.processes.count)
+        share, objective = (self.processes.rank, self.processes.count), self.recipe.objective
         with _without_kernels(self.processes.device):
             measured = likelihood(
                 self.model,
                 self.valid,
+                samples=objective.samples if isinstance(objective, IwaeObjective) and self.criterion == "iwae" else 0,
                 seed=seed_of(self.training.seed, "validation"),
                 share=share,
                 precision="float32" if self.training.precision == "fp32" else self.training.precision,

@@ -14,6 +14,7 @@ CRITERIA = {
     "elbo": "validation negative ELBO at KL weight 1, nats per sentence (lower is better)",
     "dual_elbo": "validation reconstruction + dual form of the KL, below the negative ELBO (lower is better)",
     "nll": "validation NLL (exact), nats per sentence (lower is better)",
+    "iwae": "validation NLL bound of as many samples as training takes, nats per sentence (lower is better)",
     "mim": "validation A-MIM loss without its constant, nats per sentence (lower is better)",
     "reconstruction": "validation reconstruction, nats per sentence (lower is better)",
 }
