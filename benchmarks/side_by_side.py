@@ -72,13 +72,16 @@ def together(count: int, own_layers: int) -> list[float]:
             command = [sys.executable, "-m", "benchmarks.side_by_side", *again]
             workers.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
         while len(list(folder.glob("*/warm"))) < count:
-            if any(worker.poll() not in (None, 0) for worker in workers):
+            if any(worker.poll() for worker in workers):
                 for worker in workers:
                     worker.kill()
-                sys.exit("a run failed: see above")
+                break
             time.sleep(0.05)
         (folder / "go").touch()
-        return [float(worker.communicate()[0].split()[-1]) for worker in workers]
+        told = [worker.communicate()[0] for worker in workers]
+        if any(worker.returncode for worker in workers):
+            sys.exit("a run failed: see above")
+        return [float(each) for each in told]
 
 
 def main() -> None:
