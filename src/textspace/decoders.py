@@ -150,7 +150,7 @@ class RecurrentDecoder(_TokenDecoder):
     def shares_words(self, samples: int) -> bool:
         """With one layer. It pays on a GPU; on a CPU, whose own kernels of whole layers are as fast, it is the way to
         score in bf16."""
-        if torch.is_grad_enabled() or self.training or self.config.layers > 1 or self.config.skip:
+        if torch.is_grad_enabled() or self.training or self.config.layers > 1:
             return False
         device = self.embedding.weight.device
         return torch.is_autocast_enabled(device.type) or (device.type == "cuda" and samples >= SAMPLES_TO_SHARE)
@@ -159,19 +159,25 @@ class RecurrentDecoder(_TokenDecoder):
         """Like `forward`, without gradients and dropout."""
         samples, sentences, _ = z_SBZ.shape
         z_SBZ = z_SBZ.to(self.embedding.weight.dtype)  # from an encoder that computed in bf16 too, perhaps
+        codes_NZ = z_SBZ.flatten(0, 1)
         with torch.autocast(z_SBZ.device.type, enabled=False):
-            first = self.start(z_SBZ.flatten(0, 1))
+            first = self.start(codes_NZ)
         assert first is not None  # there are codes
         targets_TN = _targets(targets_BT).T.repeat(1, samples)
         rows = STATES_AT_ONCE["cuda" if z_SBZ.is_cuda else "cpu"]
         embedded_BTE = self.embedding(inputs_BT)
         excluded = None if has_end else END - FIRST_PREDICTED
+        weight_VH = self._output_weight()
+        if self.output_skip is not None:
+            weight_VH = torch.cat([weight_VH, self.output_skip], 1)
         found, done = [], 0
         for hidden_UNH in states(self.recurrent, embedded_BTE, z_SBZ, first, rows):
             targets_UN = targets_TN[done : done + len(hidden_UNH)]
             with torch.autocast(z_SBZ.device.type, enabled=False):
                 read_UNE = self._read_out(hidden_UNH)
-            found.append(log_probabilities(read_UNE, self._output_weight(), self.output_bias, targets_UN, excluded))
+            if self.output_skip is not None:
+                read_UNE = torch.cat([read_UNE, codes_NZ.expand(len(read_UNE), -1, -1)], 2)
+            found.append(log_probabilities(read_UNE, weight_VH, self.output_bias, targets_UN, excluded))
             done += len(hidden_UNH)
         return torch.cat(found).unflatten(1, (samples, sentences)).permute(1, 2, 0)
 

@@ -57,7 +57,9 @@ def test_fused_losses_are_the_plain_ones(rows: int, units: int, words: int, bias
         torch.testing.assert_close(found_N[finite_N].double(), truth_N[finite_N], atol=ATOL[precision], rtol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"decoder.kind": "gru"}, {"decoder.output_bias": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"decoder.kind": "gru"}, {"decoder.output_bias": True}, {"decoder.skip": True}]
+)
 def test_many_samples_on_the_gpu_have_the_likelihoods_of_the_cpu(tiny, changes: dict) -> None:
     split = tiny.encoded.splits["test"]
     model = model_of(tiny, "vae", changes)

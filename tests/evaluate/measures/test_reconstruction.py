@@ -346,21 +346,20 @@ def test_the_shuffled_bound_is_that_of_a_proposal_from_shuffled_words(
 
     monkeypatch.setattr(noisy_input, "likelihood", seen)
     found = shuffled_input(subject)
-    plain, *shuffled = (
+    plain, shuffled = (
         likelihood(space.model, subject.test.split, samples=5, seed=3, encoder_split=read).nll_N for read in reads
     )
-    assert len(shuffled) == 3  # not the five repeats
-    assert reads[0] is None
-    for read in reads[1:]:
-        assert all(sorted(read.text(row).split()) == sorted(TEXTS[row].split()) for row in range(30))
-    assert len({tuple(read.text(row) for row in range(30)) for read in reads[1:]}) == 3
-    np.testing.assert_allclose(found.per_sentence["nll_shuffled"], np.mean(shuffled, 0))
-    difference = np.mean(shuffled, 0) - plain
+    in_order, read = reads
+    assert in_order is None and read is not None
+    assert all(sorted(read.text(row).split()) == sorted(TEXTS[row].split()) for row in range(30))
+    assert sum(read.text(row) != TEXTS[row] for row in range(30)) > 20
+    np.testing.assert_allclose(found.per_sentence["nll_shuffled"], shuffled)
+    difference = shuffled - plain
     assert value(found, "shuffling_costs") == pytest.approx(difference.mean())
     assert found.estimates["shuffling_costs"].stderr == pytest.approx(difference.std(ddof=1) / np.sqrt(30))
     assert np.abs(difference).max() > 0.1
     assert found.estimates["nll_unshuffled"].bound == "upper"
-    assert len(found.tables["shuffled_input"].rows) == 4
+    assert len(found.tables["shuffled_input"].rows) == 2
 
 
 # The registry
