@@ -205,7 +205,11 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
     ("vae-word-dropout", "vae"): {"decoder.word_dropout": 0.5, **LSTM_1024},
     ("skip-vae", "vae"): {"decoder.skip": True, **LSTM_1024},
     ("skip-vae-no-anneal", "skip-vae"): {"objective.kl_weight": 1.0},
-    ("vae-aggressive", "vae"): {"training.update": {"kind": "aggressive", "window": 15, "cap": 100}, **LSTM_1024},
+    ("vae-aggressive", "vae"): {
+        **LSTM_1024,
+        "training.update": {"kind": "aggressive", "window": 15, "cap": 100},
+        "objective.kl_weight": WARM_UP | {"start": 0.1},
+    },
     ("vae-aggressive-no-anneal", "vae-aggressive"): {"objective.kl_weight": 1.0},
     ("ivae-mi", "ivae"): {"objective.of": "aggregated"},
     ("hsvae", "vae-dense"): {

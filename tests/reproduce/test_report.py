@@ -109,6 +109,22 @@ def test_a_reproduction_is_written_read_and_joined(tmp_path: Path) -> None:
         again.joined(Reproduction(Table("other", "", "", "", (), ()), {}, {}))
 
 
+def test_what_differs_from_the_table_in_some_of_joined_runs_is_said_of_some() -> None:
+    deviations = [
+        ["a=1 in every run", "at most 3 epochs instead of 8"],
+        ["a=1 in every run", "b=2 in every run", "at most 4 epochs instead of 8"],
+        ["a=1 in every run", "b=2 in every run", "at most 3 epochs instead of 8"],
+    ]
+    one, two, three = (Reproduction(TABLE, RUNS, FOUND.wanted, "", each) for each in deviations)
+    assert one.joined(one).deviations == one.deviations
+    some = [
+        "at most 3 epochs instead of 8 in some runs",
+        "b=2 in some runs",
+        "at most 4 epochs instead of 8 in some runs",
+    ]
+    assert one.joined(two).joined(three).deviations == ["a=1 in every run", *some]
+
+
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"format": 1}')
     with pytest.raises(TextspaceError, match="cannot read the reproduction"):

@@ -317,6 +317,19 @@ def test_the_bound_of_the_dual_rises_on_a_fixed_model(trainer_of, of: str) -> No
     assert 0.1 > parts[0] < parts[1] < parts[2] > 1
 
 
+def test_the_dual_function_is_taught_in_the_precision_of_the_steps(trainer_of) -> None:
+    trainer = trainer_of(ALTERNATING.but({"training.update.dual_steps": 3}))
+    trainer.update.training = trainer.training.model_copy(update={"precision": "bf16"})  # as on a GPU
+    seen = []
+    trainer.model.dual.network.register_forward_hook(
+        lambda module, given, told: seen.append((given[0].dtype, told.dtype))
+    )
+    step = trainer.update(trainer.stream.next_batch, turn(0))
+    assert {told for _, told in seen} == {torch.bfloat16}
+    assert len(seen) == 2 * (3 + 1)  # codes and draws of the prior, three times to teach it and once to learn from it
+    assert step.values.isfinite().all()
+
+
 def test_the_rates_of_model_and_dual_are_their_own(trainer_of) -> None:
     plateau = {"patience": 1, "max_decays": 9}
     trainer = trainer_of(ALTERNATING.but({"training.plateau": plateau, "training.epochs": 3}))

@@ -13,11 +13,13 @@ from typing import Any
 from textspace.errors import TextspaceError
 from textspace.reproduce.table import Column, Row, Table
 
-__all__ = ["SPREAD_FROM", "Cell", "Line", "Reproduction", "run_name"]
+__all__ = ["IN_EVERY_RUN", "SPREAD_FROM", "Cell", "Line", "Reproduction", "run_name"]
 
 FORMAT = 1
 Runs = Mapping[str, Mapping[str, Any]]
 
+IN_EVERY_RUN, IN_SOME_RUNS = " in every run", " in some runs"
+"""How a deviation ends; those that say neither are of every run too."""
 
 SPREAD_FROM = 3
 """Seeds whose spread is taken for an error: two can lie side by side by chance."""
@@ -164,8 +166,15 @@ class Reproduction:
                 runs[name] = run
         wanted = {name: max(self.wanted.get(name, 0), other.wanted.get(name, 0)) for name in self.table.trained}
         wanted = {name: seeds for name, seeds in wanted.items() if seeds}
-        deviations = list(dict.fromkeys([*self.deviations, *other.deviations]))
-        return Reproduction(other.table, runs, wanted, other.command or self.command, deviations)
+        of_both = {*self.deviations} & {*other.deviations}
+        deviations = [
+            each if each in of_both else _in_some_runs(each) for each in (*self.deviations, *other.deviations)
+        ]
+        return Reproduction(other.table, runs, wanted, other.command or self.command, list(dict.fromkeys(deviations)))
+
+
+def _in_some_runs(deviation: str) -> str:
+    return f"{deviation.removesuffix(IN_EVERY_RUN).removesuffix(IN_SOME_RUNS)}{IN_SOME_RUNS}"
 
 
 def _value(run: Mapping[str, Any], column: Column) -> tuple[float, float | None] | None:

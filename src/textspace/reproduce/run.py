@@ -13,7 +13,7 @@ from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
 from textspace.progress import track
 from textspace.reproduce.job import NUMBERS, Job, read_json
-from textspace.reproduce.report import Reproduction, run_name
+from textspace.reproduce.report import IN_EVERY_RUN, Reproduction, run_name
 from textspace.reproduce.side_by_side import Ended, side_by_side
 from textspace.reproduce.table import Table
 from textspace.token_losses import Precision
@@ -71,7 +71,7 @@ class Asked:
 
     def deviations(self, table: Table) -> list[str]:
         """Where the numbers are not made as the table says, in words."""
-        found = [f"{change} in every run" for change in self.changes]
+        found = [f"{change}{IN_EVERY_RUN}" for change in self.changes]
         if self.epochs is not None and self.epochs != table.epochs:
             usual = "as many as the recipes say" if table.epochs is None else f"{table.epochs}"
             found.append(f"at most {self.epochs} epochs instead of {usual}")

@@ -358,13 +358,15 @@ class AlternatingUpdate(JointUpdate):
             for piece in shard.pieces:
                 piece = piece.to(self.processes.device)
                 noise = Noise(self.training.seed, turn.number, piece.rows_B)
-                features_BH = self.model.features(piece.encoder, noise)
-                sites = self.model.sites(features_BH, noise, self.objective.samples, piece.encoder)
+                with self.processes.autocast(self.training.precision):
+                    features_BH = self.model.features(piece.encoder, noise)
+                    sites = self.model.sites(features_BH, noise, self.objective.samples, piece.encoder)
                 encoded.append((features_BH, sites["z"], noise))
         rate = self.config.optimizer.lr * self.dual_schedule(turn.progress)
         for index in range(self.config.dual_steps):
             for features_BH, site, noise in encoded:
-                bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
+                with self.processes.autocast(self.training.precision):
+                    bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
                 (-bound_B.sum() / shard.sentences * shard.counts).backward(inputs=self.dual_parameters)
             nothing = torch.zeros(1, device=self.processes.device)
             self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)

@@ -350,7 +350,8 @@ def test_the_shuffled_bound_is_that_of_a_proposal_from_shuffled_words(
         likelihood(space.model, subject.test.split, samples=5, seed=3, encoder_split=read).nll_N for read in reads
     )
     in_order, read = reads
-    assert in_order is None and read is not None
+    assert in_order is None
+    assert read is not None
     assert all(sorted(read.text(row).split()) == sorted(TEXTS[row].split()) for row in range(30))
     assert sum(read.text(row) != TEXTS[row] for row in range(30)) > 20
     np.testing.assert_allclose(found.per_sentence["nll_shuffled"], shuffled)
