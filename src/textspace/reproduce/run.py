@@ -20,7 +20,17 @@ from textspace.token_losses import Precision
 from textspace.train.fit import PRETRAINING
 from textspace.train.log import records
 
-__all__ = ["CURVES", "Asked", "collected", "command_of", "default_together", "jobs_of", "ready_beside", "run"]
+__all__ = [
+    "CURVES",
+    "Asked",
+    "collected",
+    "command_of",
+    "default_together",
+    "gathered",
+    "jobs_of",
+    "ready_beside",
+    "run",
+]
 
 CURVES = (
     "elbo",
@@ -173,17 +183,17 @@ def run(
     """
     jobs = jobs_of(table, data, asked)
     before = known.runs if known else {}
-    taken = {name: before[name] for name, job in jobs.items() if name in before and job.is_done(before[name])}
     missing = {
         name: job
         for name, job in jobs.items()
-        if name not in taken and not job.is_done(read_json(out / name / NUMBERS))
+        if not job.is_done(before.get(name, {})) and not job.is_done(read_json(out / name / NUMBERS))
     }
     for name, job in missing.items():
         job.write(out / name)
     if missing:
         say(f"{table.name}: {len(jobs) - len(missing)} of {len(jobs)} runs are done, {len(missing)} to go")
-    ended, interrupted = {}, False
+    ended: dict[str, Ended] = {}
+    interrupted = False
     try:
         processes = side_by_side(
             {name: command_of(out / name) for name in missing},
@@ -197,16 +207,28 @@ def run(
             say(f"[{len(ended)}/{len(missing)}] {_told(each, out)}")
     except KeyboardInterrupt:
         interrupted = True
-    runs = taken | {
-        name: _run(name, out, ended.get(name), done=name not in missing or ended.get(name, _NEVER).how == "done")
-        for name in jobs
-        if name not in taken
+    found = gathered(table, jobs, out, asked, known=known, ended=ended, command=command)
+    return found, interrupted
+
+
+def gathered(
+    table: Table,
+    jobs: Mapping[str, Job],
+    out: Path,
+    asked: Asked,
+    *,
+    known: Reproduction | None = None,
+    ended: Mapping[str, Ended] | None = None,
+    command: str = "",
+) -> Reproduction:
+    """What there is of some runs, in `out` or known before, with all else that is known; arguments as of `run`."""
+    before = known.runs if known else {}
+    runs = {
+        name: before[name] if job.is_done(before.get(name, {})) else _run(name, job, out, (ended or {}).get(name))
+        for name, job in jobs.items()
     }
     found = Reproduction(table, runs, asked.wanted(table), command, asked.deviations(table))
-    return (found if known is None else known.joined(found)), interrupted
-
-
-_NEVER = Ended("", "not begun")
+    return found if known is None else known.joined(found)
 
 
 def _told(ended: Ended, out: Path) -> str:
@@ -216,8 +238,9 @@ def _told(ended: Ended, out: Path) -> str:
     return f"{ended.name}: {ended.how}{': ' + ended.said if ended.said else ''}"
 
 
-def _run(name: str, out: Path, ended: Ended | None, *, done: bool) -> dict[str, Any]:
+def _run(name: str, job: Job, out: Path, ended: Ended | None) -> dict[str, Any]:
     """What is known of a run, for a report."""
+    done = job.is_done(read_json(out / name / NUMBERS))
     row, _, seed = name.rpartition("-seed")
     facts: dict[str, Any] = {"row": row, "seed": int(seed), "state": "done" if done else "missing"}
     if not done and ended is not None:

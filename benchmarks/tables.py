@@ -1,0 +1,218 @@
+"""The tables of docs/results.md as they were run, shorter than the papers': what is missing of them, on one GPU.
+
+    nvidia-cuda-mps-control -d
+    python -m benchmarks.tables CORPORA --list
+    python -m benchmarks.tables CORPORA --together 16 --minutes 25 --out FOLDER
+
+Runs are those of `textspace reproduce` with the settings of `PIECES`, all of them in one queue, what takes longest
+first. Those that benchmarks/results has are not run again, and what was stopped goes on with the same command. Every
+table has a folder in FOLDER, with its runs, and with kept runs and new ones together as `textspace reproduce` writes
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.results import FOLDER
+from textspace.progress import track
+from textspace.reproduce.job import NUMBERS, Job, read_json
+from textspace.reproduce.report import Reproduction
+from textspace.reproduce.run import Asked, command_of, gathered, jobs_of, ready_beside
+from textspace.reproduce.showing import save
+from textspace.reproduce.side_by_side import side_by_side
+from textspace.reproduce.tables import table
+
+FALLS = 'training.optimizer.schedule={"kind":"logistic","start":1.0,"end":0.0,"midpoint":0.88,"slope":25,"unit":"run"}'
+"""The rate stays and falls in the last eighth, in place of halvings after stalls."""
+COMMAND = "python -m benchmarks.tables CORPORA --out FOLDER"
+SHORT = ("training.precision=bf16", "training.plateau=null", FALLS)
+
+
+def first_phase(epochs: int) -> str:
+    return f"pretrain.epochs={epochs}"
+
+
+def warm_up(epochs: int) -> str:
+    return f'objective.kl_weight={{"kind":"linear","start":0.0,"end":1.0,"over":{epochs},"unit":"epochs"}}'
+
+
+def cycles(epochs: int) -> str:
+    """Four in so many epochs."""
+    return f'objective.kl_weight={{"kind":"cyclic","cycles":4,"rising":0.5,"over":{epochs},"unit":"epochs"}}'
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a table with the same settings.
+
+    Args:
+        results: where they are kept: the table's name, and what tells its runs from longer ones.
+        rows: separated by blanks.
+        epochs: at most.
+        changes: of every run.
+    """
+
+    results: str
+    rows: str
+    epochs: int
+    changes: tuple[str, ...] = SHORT
+
+    @property
+    def table(self) -> str:
+        return self.results.split("_")[0]
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(rows=self.rows.split(), epochs=self.epochs, changes=list(self.changes), score_in="bf16")
+
+
+PTB, COMBINED, MIM = "ptb-remedies_60_epochs", "ptb-combinations_30_epochs", "ptb-mim_40_epochs"
+YAHOO, POOLING, LONG = "yahoo-remedies_14_epochs", "yahoo-pooling_14_epochs", "yelp-pooling_28_epochs"
+YELP, YELP_COMBINED = "yelp-few-labels_12_epochs", "yelp-combinations_10_epochs"
+CAPTIONS = "captions-text_10_epochs"
+
+PIECES = [
+    Piece(PTB, "vae-aggressive iwae", 60),
+    Piece(
+        PTB,
+        "iwae-pretrain pretrain-free-bits-4 pretrain-free-bits-6 pretrain-free-bits-8 pretrain-free-bits-9 "
+        "pretrain-free-bits-7 pretrain-free-bits-5 pretrain-free-bits-3 pretrain-free-bits-2 vae-pretrain "
+        "vae-pretrain-anneal",
+        50,
+        (first_phase(50), *SHORT),
+    ),
+    Piece(
+        PTB,
+        "vae vae-anneal vae-max-pool vae-free-bits-3 vae-free-bits-7 vae-free-bits-total-2 vae-free-bits-total-3 "
+        "vae-free-bits-total-4 vae-free-bits-total-5 vae-free-bits-total-6 vae-free-bits-total-7 "
+        "vae-free-bits-total-8 vae-free-bits-total-9 lstm-lm",
+        60,
+    ),
+    Piece(PTB, "ae", 50),
+    Piece(PTB, "vae-cyclic vae-cyclic-sgd", 40),
+    Piece(COMBINED, "one-embedding one-embedding-6", 30, (*SHORT, first_phase(24))),
+    Piece(COMBINED, "one-embedding-lm", 30),
+    Piece(YELP, "vae-aggressive", 12),
+    Piece(POOLING, "vae-aggressive vae-aggressive-no-anneal", 14),
+    Piece(YAHOO, "vae-aggressive", 14),
+    Piece(POOLING, "skip-vae skip-vae-no-anneal vae-attention-pool ivae ivae-mi", 14),
+    Piece(POOLING, "vae-cyclic-sgd", 14, (cycles(14), *SHORT)),
+    Piece(
+        POOLING,
+        "vae-anneal vae-word-dropout vae-mean-pool vae-abs-pool vae-max-pool vae-max-pool-no-anneal lstm-lm",
+        14,
+    ),
+    Piece(YAHOO, "vae-cyclic vae-cyclic-sgd", 14, (cycles(14), *SHORT)),
+    Piece(
+        YAHOO,
+        "pretrain-free-bits-4 pretrain-free-bits-6 pretrain-free-bits-8 pretrain-free-bits-9",
+        14,
+        (first_phase(14), *SHORT),
+    ),
+    Piece(
+        YAHOO,
+        "vae vae-anneal ae vae-free-bits-total-3 vae-free-bits-total-5 vae-free-bits-total-7 vae-free-bits-total-9 "
+        "lstm-lm",
+        14,
+    ),
+    Piece(YELP, "vae-cyclic", 12, (cycles(12), *SHORT)),
+    Piece(YELP, "vae-anneal", 12, (warm_up(4), *SHORT)),
+    Piece(YELP, "pretrain-free-bits-6", 10, (warm_up(4), first_phase(8), *SHORT)),
+    Piece(YELP, "ae vae vae-free-bits-total-9", 12),
+    Piece(
+        YELP_COMBINED,
+        "pooled-6 mean-pooled-6 one-embedding-6 one-embedding-pooled-6",
+        10,
+        (warm_up(4), first_phase(8), *SHORT),
+    ),
+    Piece(LONG, "vae-aggressive vae-aggressive-no-anneal ivae ivae-mi", 28),
+    Piece(LONG, "vae-cyclic-sgd", 28, (cycles(28), *SHORT)),
+    Piece(
+        LONG,
+        "vae-anneal vae-max-pool vae-mean-pool vae-abs-pool vae-attention-pool skip-vae skip-vae-no-anneal "
+        "vae-word-dropout vae-max-pool-no-anneal lstm-lm",
+        28,
+    ),
+    Piece(MIM, "smim-512 smim-128 smim-16", 40),
+    Piece(MIM, "smim-ae-512 smim-ae-128 smim-ae-16", 16),
+    Piece(MIM, "svae-512 svae-128 svae-16", 10),
+    Piece(MIM, "smim-pretrain-512 smim-pretrain-128 smim-pretrain-16", 24, SHORT[:1]),
+    Piece(CAPTIONS, "pretrain-free-bits-4", 10, (warm_up(4), first_phase(8), *SHORT)),
+    Piece(CAPTIONS, "vae-anneal", 10, (warm_up(4), *SHORT)),
+    Piece(CAPTIONS, "vae-cyclic", 10, (cycles(10), *SHORT)),
+    Piece(CAPTIONS, "ae vae vae-free-bits-total-7 vae-aggressive", 10),
+]
+
+
+def kept(results: str) -> Reproduction | None:
+    """What there is already."""
+    path = FOLDER / f"reproduced_{results}.json"
+    return Reproduction.load(path) if path.exists() else None
+
+
+def jobs(piece: Piece, corpora: Path) -> dict[str, Job]:
+    return jobs_of(table(piece.table), corpora, piece.asked)
+
+
+def missing(corpora: Path, out: Path | None, only: list[str] | None = None) -> Iterator[tuple[str, Job]]:
+    """Runs that neither benchmarks/results has nor `out`, by the names of their folders."""
+    for piece in PIECES:
+        if only and piece.table not in only:
+            continue
+        before = kept(piece.results)
+        for name, job in jobs(piece, corpora).items():
+            done = before is not None and name in before.runs and job.is_done(before.runs[name])
+            if not done and not (out and job.is_done(read_json(out / piece.results / name / NUMBERS))):
+                yield f"{piece.results}/{name}", job
+
+
+def collect(corpora: Path, out: Path) -> None:
+    """Write what there is of every table that has runs in `out`."""
+    found: dict[str, Reproduction] = {}
+    for piece in PIECES:
+        runs = out / piece.results
+        if runs.exists():
+            known = found.get(piece.results) or kept(piece.results)
+            of_piece = jobs(piece, corpora)
+            found[piece.results] = gathered(
+                table(piece.table), of_piece, runs, piece.asked, known=known, command=COMMAND
+            )
+    for results, each in found.items():
+        save(each, out / results)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", type=Path, help="the folder that holds the corpora")
+    parser.add_argument("--only", nargs="*", help="tables")
+    parser.add_argument("--list", action="store_true", help="show what is missing and run nothing")
+    parser.add_argument("--together", type=int, default=16, help="runs side by side")
+    parser.add_argument("--minutes", type=float, help="when they are over, runs are stopped so that they can go on")
+    parser.add_argument("--out", type=Path, default=Path("reproduced"))
+    given = parser.parse_args()
+    wanted = dict(missing(given.corpora, given.out, given.only))
+    if given.list:
+        print("\n".join(wanted) or "nothing is missing")
+        return
+    for name, job in wanted.items():
+        job.write(given.out / name)
+    processes = side_by_side(
+        {name: command_of(given.out / name) for name in wanted},
+        given.out,
+        together=given.together,
+        minutes=given.minutes,
+        ready=ready_beside(wanted, given.out),
+    )
+    with suppress(KeyboardInterrupt):
+        for each in track(processes, "tables", True, len(wanted)):
+            print(f"{each.name}: {each.how}{': ' + each.said if each.how == 'failed' else ''}", flush=True)
+    collect(given.corpora, given.out)
+
+
+if __name__ == "__main__":
+    main()

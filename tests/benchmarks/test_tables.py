@@ -1,0 +1,83 @@
+"""Short tables: every row has its settings, those of the results that are kept, and what is missing is run."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks import tables
+from benchmarks.tables import PIECES, Piece, jobs, kept
+from textspace.reproduce.report import Reproduction
+from textspace.reproduce.tables import table
+
+BEFORE = {
+    "ptb-remedies_60_epochs/vae-aggressive-seed2": "the weight of its KL began at 0",
+}
+"""Kept runs whose recipe is another one now, and how."""
+PARTS = {"ptb-combinations_30_epochs": ["pooled", "one-embedding-adam", "one-embedding-adam-pooled"]}
+"""Rows that were only run in another form."""
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> Path:
+    """Folders in which all splits are found."""
+    for piece in PIECES:
+        each = table(piece.table)
+        for split in ("train", "valid", "test"):
+            path = tmp_path / "corpora" / each.corpus / f"{split}.{'txt' if each.label is None else 'tsv'}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("good\ta word\nbad\tanother\n")
+    return tmp_path / "corpora"
+
+
+def test_every_row_of_a_table_has_its_settings_once() -> None:
+    for results in {piece.results for piece in PIECES}:
+        rows = Counter(row for piece in PIECES if piece.results == results for row in piece.rows.split())
+        assert set(rows.values()) == {1}, results
+        assert {*rows, *PARTS.get(results, [])} == {*table(results.split("_")[0]).trained}, results
+
+
+def test_the_settings_are_those_of_the_results_that_are_kept(corpora: Path) -> None:
+    """A result is one of the runs that these pieces make, so that it need not be run again."""
+    for results in {piece.results for piece in PIECES}:
+        asked = {
+            name: job for piece in PIECES if piece.results == results for name, job in jobs(piece, corpora).items()
+        }
+        found = kept(results)
+        for name, run in found.runs.items() if found else ():
+            if run["state"] == "done":
+                same = asked[name].is_done(run)
+                assert same != (f"{results}/{name}" in BEFORE), f"{results}/{name}"
+
+
+def test_what_is_missing_is_run_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pieces = [Piece("tiny_1_epoch", "lstm-lm", 1, ()), Piece("tiny_1_epoch", "vae", 1, ("latent.dim=3",))]
+    monkeypatch.setattr(tables, "PIECES", pieces)
+    monkeypatch.setattr(tables, "FOLDER", tmp_path / "kept")
+    out = tmp_path / "out"
+
+    def asked(*more: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["tables", str(tmp_path), "--out", str(out), *more])
+        tables.main()
+        return capsys.readouterr().out.splitlines()
+
+    names = [f"tiny_1_epoch/{run}" for run in ("lstm-lm-seed0", "vae-seed0", "vae-seed1")]
+    assert asked("--list") == names
+    assert asked("--minutes", "0") == [f"{name}: stopped" for name in names]
+    assert asked("--together", "2") != []
+    assert asked("--list") == ["nothing is missing"]
+    found = Reproduction.load(out / "tiny_1_epoch" / "tiny.json")
+    assert [run["epochs"] for run in found.runs.values()] == [1, 1, 1]
+    assert found.missing == {}
+    assert "latent.dim=3 in some runs" in found.deviations
+    assert "at most 1 epochs instead of 8" in found.deviations
+
+    (tmp_path / "kept").mkdir()
+    (out / "tiny_1_epoch" / "tiny.json").rename(tmp_path / "kept" / "reproduced_tiny_1_epoch.json")
+    out = tmp_path / "another"
+    assert asked("--list") == ["nothing is missing"]
