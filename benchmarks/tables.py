@@ -73,6 +73,7 @@ class Piece:
 
 PTB, COMBINED, MIM = "ptb-remedies_60_epochs", "ptb-combinations_30_epochs", "ptb-mim_40_epochs"
 YAHOO, POOLING, LONG = "yahoo-remedies_14_epochs", "yahoo-pooling_14_epochs", "yelp-pooling_28_epochs"
+LONG_WARM_UP = "yahoo-pooling_42_epochs"
 YELP, YELP_COMBINED = "yelp-few-labels_12_epochs", "yelp-combinations_10_epochs"
 CAPTIONS = "captions-text_10_epochs"
 
@@ -107,6 +108,7 @@ PIECES = [
         "vae-anneal vae-word-dropout vae-mean-pool vae-abs-pool vae-max-pool vae-max-pool-no-anneal lstm-lm",
         14,
     ),
+    Piece(LONG_WARM_UP, "vae-anneal vae-max-pool vae-abs-pool vae-mean-pool", 42, (warm_up(30), *SHORT)),
     Piece(YAHOO, "vae-cyclic vae-cyclic-sgd", 14, (cycles(14), *SHORT)),
     Piece(
         YAHOO,

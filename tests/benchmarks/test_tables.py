@@ -17,8 +17,8 @@ BEFORE = {
     "ptb-remedies_60_epochs/vae-aggressive-seed2": "the weight of its KL began at 0",
 }
 """Kept runs whose recipe is another one now, and how."""
-PARTS = {"ptb-combinations_30_epochs": ["pooled", "one-embedding-adam", "one-embedding-adam-pooled"]}
-"""Rows that were only run in another form."""
+IN_PART = {"ptb-combinations_30_epochs", "yahoo-pooling_42_epochs"}
+"""Results of some rows of their table."""
 
 
 @pytest.fixture
@@ -37,7 +37,8 @@ def test_every_row_of_a_table_has_its_settings_once() -> None:
     for results in {piece.results for piece in PIECES}:
         rows = Counter(row for piece in PIECES if piece.results == results for row in piece.rows.split())
         assert set(rows.values()) == {1}, results
-        assert {*rows, *PARTS.get(results, [])} == {*table(results.split("_")[0]).trained}, results
+        missing = {*table(results.split("_")[0]).trained} - {*rows}
+        assert bool(missing) == (results in IN_PART), results
 
 
 def test_the_settings_are_those_of_the_results_that_are_kept(corpora: Path) -> None:
