@@ -67,10 +67,9 @@ def test_a_tiny_table_interrupted_and_resumed_is_that_of_a_run_without_interrupt
 
     drawn = textspace("reproduce", "--from", "out/tiny.json", "--out", "redrawn", cwd=tmp_path)
     assert drawn.returncode == 0, drawn.stderr
-    for ending in ("md", "json", "png"):
-        assert (tmp_path / "redrawn" / f"tiny.{ending}").read_bytes() == (
-            tmp_path / "out" / f"tiny.{ending}"
-        ).read_bytes()
+    for ending in (".md", ".json", ".png", "-by-epoch.png", "-features.png"):
+        first, second = (tmp_path / folder / f"tiny{ending}" for folder in ("out", "redrawn"))
+        assert first.read_bytes() == second.read_bytes()
     # what a file has is not run again, wherever the folder
     known = textspace(*asked, "--out", "elsewhere", "--data", ".", "--from", "out/tiny.json", cwd=tmp_path)
     assert known.returncode == 0, known.stderr

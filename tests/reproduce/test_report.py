@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from textspace.errors import TextspaceError
-from textspace.reproduce.picture import limits
+from textspace.reproduce.picture import draw_by_epoch, draw_features, limits, pictures
 from textspace.reproduce.report import Reproduction
 from textspace.reproduce.showing import explained, fitting, markdown, save, terminal_rows
 from textspace.reproduce.table import Column, Row, Table
@@ -123,6 +123,34 @@ def test_what_differs_from_the_table_in_some_of_joined_runs_is_said_of_some() ->
         "at most 4 epochs instead of 8 in some runs",
     ]
     assert one.joined(two).joined(three).deviations == ["a=1 in every run", *some]
+
+
+def test_courses_and_features_are_drawn_where_there_are_any(tmp_path: Path) -> None:
+    table = Table(**{**TABLE.__dict__, "by_epoch": (Column("kl", "KL", "dual_kl"),), "drawn": ("plain", "better")})
+    runs = {
+        "plain-seed0": run("plain", 0, (9.0, 5.0), epoch=[1.0, 2.0, 3.0], by_epoch={"kl": [4.0, 2.0, 1.0]}),
+        "plain-seed1": run("plain", 1, (9.0, 5.0), epoch=[1.0, 2.0], by_epoch={"kl": [6.0, 4.0]}),
+        "better-seed0": run("better", 0, (7.0, 0.5), epoch=[1.0, 2.0], by_epoch={"dual_kl": [0.5, 0.25]}),
+    }
+    found = Reproduction(table, runs, FOUND.wanted)
+    axis = draw_by_epoch(found).axes[0]
+    plain, better = axis.get_lines()
+    assert (plain.get_xdata().tolist(), plain.get_ydata().tolist()) == ([1, 2], [5, 3])  # the epochs that both have
+    assert better.get_ydata().tolist() == [0.5, 0.25]
+    assert [*pictures(found)] == ["example.png", "example-by-epoch.png"]
+    assert [*pictures(FOUND)] == ["example.png"]
+
+    runs["plain-seed1"] |= {"feature_places": [[0.5, -2.0], [0.0, 1.0]], "feature_spread": [0.25, 0.1]}
+    axis = draw_features(found).axes[0]
+    assert axis.collections[0].get_offsets().tolist() == [[0.5, -2.0], [0.0, 1.0]]
+    assert axis.get_title(loc="left") == "plain\nspread 0.25"
+    assert axis.get_xlim() == axis.get_ylim() == (-2.1, 2.1)
+    paths = save(found, tmp_path)
+    assert [path.name for path in paths.values()][2:] == [f"example{of}.png" for of in ("", "-by-epoch", "-features")]
+    assert "![example-features](example-features.png)" in paths["md"].read_text()
+    again = Reproduction.load(paths["json"])
+    assert again.table == table
+    assert [*pictures(again)] == [*pictures(found)]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

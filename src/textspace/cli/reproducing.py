@@ -154,7 +154,8 @@ def _show(found: Reproduction, folder: Path, as_json: bool) -> None:
         typer.echo(line)
     if left := len(found.table.columns) - len(columns):
         typer.echo(f"Columns that do not fit here: {left}.")
-    typer.echo(f"All of it is in {paths['md']}, {paths['json'].name} and {paths['png'].name}.")
+    first, *others, last = paths.values()
+    typer.echo(f"All of it is in {first}, {', '.join(path.name for path in others)} and {last.name}.")
 
 
 def _print_tables(as_json: bool) -> None:

@@ -29,6 +29,7 @@ MODULES: dict[str, str] = {
     "perturbed": RECONSTRUCTION,
     "noisy_input": RECONSTRUCTION,
     "geometry": GEOMETRY,
+    "maps": GEOMETRY,
     "entropy": GEOMETRY,
     "interpolation": GEOMETRY,
     "isotropy": GEOMETRY,
@@ -51,7 +52,7 @@ MODULES: dict[str, str] = {
 }
 """Modules of `measures/` whose `MEASURES` are the measures there are, in the order of a report, and their theme."""
 
-_OTHER_THEMES = {"posterior": GEOMETRY, "code_map": GEOMETRY, "training_curves": RUN, "distance_to_truth": LANGUAGE}
+_OTHER_THEMES = {"posterior": GEOMETRY, "training_curves": RUN, "distance_to_truth": LANGUAGE}
 """Of measures that belong elsewhere than their module."""
 
 

@@ -1,15 +1,19 @@
-"""A reproduction as a picture: every row a line, every number a panel, ours filled and the paper's hollow."""
+"""A reproduction in pictures: its numbers beside the paper's, validations by epoch, and features."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from textspace.evaluate.reports.pictures import COLOURS, FAINT, INK, STYLE
 from textspace.reproduce.report import Line, Reproduction
 from textspace.reproduce.table import Column
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_by_epoch", "draw_features", "pictures"]
 
 PANELS = 4
 """Columns that are drawn, from the left of the table."""
@@ -17,23 +21,41 @@ PANELS = 4
 OURS, PAPERS = COLOURS[0], COLOURS[1]
 
 
-def draw(found: Reproduction) -> Any:
-    """A matplotlib figure: a panel for each of the first columns of the table."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def pictures(found: Reproduction) -> dict[str, Callable[[Reproduction], Any]]:
+    """What there is to draw, by the names of files."""
+    there: dict[str, tuple[Callable[[Reproduction], Any], bool]] = {
+        "": (draw, True),
+        "-by-epoch": (draw_by_epoch, bool(found.table.by_epoch and found.drawn("by_epoch"))),
+        "-features": (draw_features, bool(found.drawn("feature_places"))),
+    }
+    return {f"{found.table.name}{after}.png": drawing for after, (drawing, is_there) in there.items() if is_there}
 
+
+def draw(found: Reproduction) -> Any:
+    """A matplotlib figure: a panel for each of the first columns of the table, a line for each row."""
     lines, columns = found.lines(), found.table.columns[:PANELS]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(2.4 + 2.3 * len(columns), 1.4 + 0.24 * len(lines)), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+    with _panels(len(columns), 2.4 + 2.3 * len(columns), 1.4 + 0.24 * len(lines), sharey=True) as (figure, axes):
         for axis, column in zip(axes, columns, strict=True):
             _panel(axis, lines, column)
         axes[0].set_yticks(range(len(lines)), [line.row.name for line in lines])
         axes[0].set_ylim(len(lines) - 0.4, -0.6)
         figure.suptitle(f"{found.table.name}: ours filled, the paper's hollow", x=0.01, ha="left", fontsize=10.5)
     return figure
+
+
+@contextmanager
+def _panels(
+    count: int, width: float, height: float, *, sharex: bool = False, sharey: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes beside each other, in our style."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure, figure.subplots(1, count, squeeze=False, sharex=sharex, sharey=sharey)[0]
 
 
 def _panel(axis: Any, lines: list[Line], column: Column) -> None:
@@ -67,3 +89,46 @@ def limits(lines: list[Line], column: Column) -> tuple[float, float]:
     low, high = min(known, default=0.0), max(known, default=1.0)
     air = 0.08 * (high - low) or 0.5
     return low - air, high + air
+
+
+def draw_by_epoch(found: Reproduction) -> Any:
+    """What validations measured over the course of training: the mean over seeds, and their range."""
+    columns = found.table.by_epoch
+    with _panels(len(columns), 1.6 + 3.4 * len(columns), 3.2) as (figure, axes):
+        for axis, column in zip(axes, columns, strict=True):
+            for colour, (row, runs) in zip(COLOURS, found.drawn("by_epoch").items(), strict=False):
+                if courses := [course for run in runs if (course := _course(run, column)) is not None]:
+                    last = min(map(len, courses))  # seeds may stop after different epochs
+                    values_SE = np.array([course[:last] for course in courses])
+                    epochs = runs[0]["epoch"][:last]
+                    axis.plot(epochs, values_SE.mean(0), color=colour, label=row)
+                    axis.fill_between(epochs, values_SE.min(0), values_SE.max(0), color=colour, alpha=0.2, linewidth=0)
+            axis.set_title(column.label, loc="left")
+            axis.set_xlabel("epoch")
+            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.grid(True)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+        figure.suptitle(f"{found.table.name}, validation", x=0.01, ha="left", fontsize=10.5)
+    return figure
+
+
+def _course(run: Mapping[str, Any], column: Column) -> list[float] | None:
+    """A number of each epoch."""
+    by_epoch: Mapping[str, list[float]] = run["by_epoch"]
+    return by_epoch.get(column.key, by_epoch.get(column.otherwise or ""))
+
+
+def draw_features(found: Reproduction) -> Any:
+    """Features of test sentences of one run of each row, on axes of equal length."""
+    places = {row: np.array(runs[0]["feature_places"]) for row, runs in found.drawn("feature_places").items()}
+    spreads = {row: runs[0]["feature_spread"][0] for row, runs in found.drawn("feature_places").items()}
+    edge = 1.05 * max(0.1, *(np.abs(places_N2).max() for places_N2 in places.values()))
+    with _panels(len(places), 0.6 + 2.2 * len(places), 2.9, sharex=True, sharey=True) as (figure, axes):
+        for colour, axis, (row, places_N2) in zip(COLOURS, axes, places.items(), strict=False):
+            axis.scatter(*places_N2.T, 5, color=colour, alpha=0.6, linewidths=0)
+            axis.set(xlim=(-edge, edge), ylim=(-edge, edge), aspect="equal")
+            axis.set_title(f"{row}\nspread {spreads[row]:.2f}", loc="left", fontsize=9)
+            axis.grid(True)
+        title = f"{found.table.name}: features from their mean, in lengths of a feature"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+    return figure

@@ -106,6 +106,11 @@ class Reproduction:
     def _done(self, row: str) -> list[Mapping[str, Any]]:
         return [run for run in self.runs.values() if run["row"] == row and run["state"] == "done"]
 
+    def drawn(self, key: str) -> dict[str, list[Mapping[str, Any]]]:
+        """Finished runs of the rows that are drawn, of those that have something under a key."""
+        found = {row: [run for run in self._done(row) if run.get(key)] for row in self.table.drawn}
+        return {row: runs for row, runs in found.items() if runs}
+
     def _line(self, row: Row) -> Line:
         cells = {column.key: self._cell(row, column) for column in self.table.columns}
         return Line(row, cells, len(self._done(row.name)), self.wanted.get(row.name, 0))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from textspace.evaluate.reports.report import to_json
 from textspace.evaluate.reports.text import as_text, markdown_table, shown
-from textspace.reproduce.picture import draw
+from textspace.reproduce.picture import pictures
 from textspace.reproduce.report import SPREAD_FROM, Cell, Line, Reproduction
 from textspace.reproduce.table import Column
 from textspace.train.checkpoints import write_file
@@ -21,12 +21,14 @@ MOST_ERRORS = 99
 
 
 def save(found: Reproduction, folder: Path) -> dict[str, Path]:
-    """Write `folder`/NAME.json, .md and .png; the first is enough to make the others again."""
-    paths = {ending: folder / f"{found.table.name}.{ending}" for ending in ("json", "md", "png")}
+    """Write `folder`/NAME.json, .md, .png and further pictures; the first is enough to make the others again."""
+    paths = {ending: folder / f"{found.table.name}.{ending}" for ending in ("json", "md")}
     content = json.dumps(to_json(found.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
     write_file(paths["json"], (content + "\n").encode())
     write_file(paths["md"], markdown(found).encode())
-    draw(found).savefig(paths["png"], dpi=130)
+    for name, draw in pictures(found).items():
+        paths[name] = folder / name
+        draw(found).savefig(paths[name], dpi=130)
     return paths
 
 
@@ -127,7 +129,9 @@ def markdown(found: Reproduction) -> str:
     lines = [f"# {table.name}", "", as_text(table.about), "", f"The paper: {as_text(table.paper)}.", ""]
     lines += ["Ours (the paper's; difference in standard errors).", ""]
     lines += markdown_table(heads, rows, "lll" + "r" * len(table.columns))
-    lines += [*(f"- {as_text(each)}" for each in explained(found)), "", f"![{table.name}]({table.name}.png)", ""]
+    lines += [*(f"- {as_text(each)}" for each in explained(found)), ""]
+    for name in pictures(found):
+        lines += [f"![{name.removesuffix('.png')}]({name})", ""]
     if costs := list(_costs(found)):
         heads = ("run", "seconds", "epochs", "steps", "encoder updates", "decoder updates", "parameters", "stopped")
         lines += ["## What it cost", "", *markdown_table(heads, costs, "lrrrrrrl")]

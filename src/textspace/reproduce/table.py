@@ -65,6 +65,8 @@ class Table:
         reference: the row that others are compared with where the corpus is not the paper's: then gaps to it are
             compared, and not the numbers themselves.
         notes: what a reader of the numbers must know.
+        by_epoch: numbers of validations that the paper draws over the course of training.
+        drawn: rows in pictures of that, and of features.
     """
 
     name: str
@@ -83,6 +85,8 @@ class Table:
     tasks: bool = False
     reference: str | None = None
     notes: tuple[str, ...] = ()
+    by_epoch: tuple[Column, ...] = ()
+    drawn: tuple[str, ...] = ()
 
     @property
     def builtin(self) -> bool:
@@ -116,9 +120,10 @@ class Table:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Table:
-        rows, columns = (Row(**row) for row in data["rows"]), (Column(**column) for column in data["columns"])
-        lists = {name: tuple(data[name]) for name in ("measures", "notes")}
-        return cls(**data | lists | {"rows": tuple(rows), "columns": tuple(columns)})
+        rows = tuple(Row(**row) for row in data["rows"])
+        columns = {name: tuple(Column(**each) for each in data.get(name, ())) for name in ("columns", "by_epoch")}
+        lists = {name: tuple(data.get(name, ())) for name in ("measures", "notes", "drawn")}
+        return cls(**data | lists | columns | {"rows": rows})
 
 
 def printed(text: str, keys: str) -> dict[str, dict[str, float]]:

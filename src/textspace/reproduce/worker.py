@@ -26,6 +26,7 @@ from textspace.data.corpus import open_corpus
 from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.measures.maps import feature_plane
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
 from textspace.reproduce.job import NUMBERS, Job, read_json
@@ -41,6 +42,9 @@ __all__ = ["machine", "main", "work"]
 
 COPIED = 200
 """Test sentences that are encoded and decoded again."""
+
+MAPPED = 400
+"""Test sentences whose features are kept for a picture."""
 
 tell = partial(print, flush=True)
 """To the log, at once: its last line says how a run ended."""
@@ -113,6 +117,9 @@ def _scored(space: Space, job: Job) -> dict[str, Any]:
         copies = space.reconstruct(texts)
         numbers["exact_copies"] = sum(a == b for a, b in zip(texts, copies, strict=True)) / len(texts)
         numbers["copies"] = list(zip(texts[:3], copies[:3], strict=True))
+    if plane := feature_plane(space.model, test, MAPPED):
+        numbers["feature_spread"] = [plane.spread.value, plane.spread.stderr]
+        numbers["feature_places"] = plane.along_NH[:, :2].round(4).tolist()
     return numbers
 
 

@@ -23,14 +23,12 @@ from textspace.evaluate.likelihood import likelihood as likelihood_of
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures import language_modelling as module
 from textspace.evaluate.measures.language_modelling import (
-    code_map,
     course,
     likelihood,
     likelihood_findings,
     likelihood_with_length_prior,
     likelihood_without_end,
     posterior,
-    principal_shares,
     training_curves,
 )
 from textspace.evaluate.posterior import posterior_statistics
@@ -189,7 +187,6 @@ def test_a_collapsed_space_has_no_kl_no_information_and_no_active_unit(tiny) -> 
     for key in ("mi", "mi_leave_one_out", "active_units"):
         assert found.estimates[key].value == pytest.approx(0, abs=1e-6)
     assert dict(found.tables["doctor"].rows)["state"] == "collapsed"
-    assert code_map(subject).estimates["plane"].value == 0
 
 
 def test_the_doctor_sees_the_history_of_the_run(tiny, tmp_path) -> None:
@@ -209,62 +206,6 @@ def young(folder: Path) -> Path:
     other.mkdir()
     (other / "steps.jsonl").write_text(json.dumps({"event": "validation", "step": 1, "epoch": 1, "kl": 0.0}) + "\n")
     return other
-
-
-# The map
-
-
-def test_principal_shares_of_a_cross() -> None:
-    codes_NZ = np.array([[3.0, 0, 0], [-3, 0, 0], [0, -1, 0], [0, 1, 0]]) + 5
-    along_NZ, shares = principal_shares(codes_NZ)
-    np.testing.assert_allclose(shares, [0.9, 0.1, 0], atol=1e-12)
-    np.testing.assert_allclose(along_NZ[:, 0], [3, -3, 0, 0], atol=1e-12)  # not the other way round
-    np.testing.assert_allclose(along_NZ[:, 1], [0, 0, -1, 1], atol=1e-12)
-
-
-def test_the_map_counts_axes(space) -> None:
-    subject = subject_on(space, TEXTS[:20])
-    drawn_NZ = np.random.default_rng(0).normal(size=(20, 4))
-    codes_NZ = np.linalg.qr(drawn_NZ - drawn_NZ.mean(0))[0] * np.sqrt([0.5, 0.3, 0.15, 0.05])
-    subject.test.__dict__["_parameters"] = (codes_NZ, codes_NZ)
-    found = code_map(subject)
-    assert found.estimates["plane"].value == pytest.approx(0.8)
-    assert found.estimates["axes_for_90"].value == 3
-    assert found.estimates["axes_effective"].value == pytest.approx(1 / (0.25 + 0.09 + 0.0225 + 0.0025))
-
-
-def test_the_map_is_coloured_by_label_and_shows_every_sentence_once(space) -> None:
-    labels = ["10" if len(text.split()) > 5 else "9" for text in TEXTS]
-    picture = code_map(subject_on(space, TEXTS, {"test": labels})).pictures["map"]
-    assert list(picture.series) == ["9", "10"]
-    assert {name: len(flat) // 2 for name, flat in picture.series.items()} == {
-        name: labels.count(name) for name in ("9", "10")
-    }
-    assert "by label" in picture.title
-
-
-@pytest.mark.parametrize(("labels", "groups"), [(9, 9), (10, 10), (11, 10)])
-def test_of_many_labels_the_rare_ones_share_a_colour(space, labels: int, groups: int) -> None:
-    given = [f"label {number % labels}" for number in range(40)]
-    series = code_map(subject_on(space, TEXTS, {"test": given})).pictures["map"].series
-    assert len(series) == groups
-    assert ("others" in series) == (labels > groups)
-    assert list(series)[-1] == ("others" if labels > groups else f"label {labels - 1}")
-
-
-@pytest.mark.filterwarnings("ignore:.*mostly words this space does not know")
-def test_without_labels_the_map_is_coloured_by_length(space) -> None:
-    picture = code_map(subject_on(space, ["a", "a b", "a b", "a b c", "a b c d"])).pictures["map"]
-    assert "by length" in picture.title
-    counts = {name: len(flat) // 2 for name, flat in picture.series.items()}
-    assert counts == {"1-2 words": 3, "3 words": 1, "4 words": 1}
-
-
-def test_a_large_map_shows_some_sentences_spread_evenly(space, monkeypatch) -> None:
-    monkeypatch.setattr(module, "SHOWN_POINTS", 10)
-    picture = code_map(subject_on(space, TEXTS)).pictures["map"]
-    assert sum(map(len, picture.series.values())) == 20
-    assert "10 sentences" in picture.title
 
 
 # The run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +15,7 @@ from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.doctor import known_numbers
 from textspace.evaluate.examination import Examination, examine, validations
 from textspace.evaluate.likelihood import Likelihood
-from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.sparsity import asked_share
 from textspace.evaluate.posterior import ACTIVE_ABOVE
 from textspace.evaluate.sources import with_sources
@@ -25,7 +24,6 @@ from textspace.types import EndToken, Estimate
 
 __all__ = [
     "MEASURES",
-    "code_map",
     "likelihood",
     "likelihood_with_length_prior",
     "likelihood_without_end",
@@ -39,12 +37,6 @@ ERROR = "standard error over sentences"
 
 SHOWN_SENTENCES = 5
 """Of the hardest and of the easiest ones."""
-
-SHOWN_POINTS = 2_000
-"""Of a map, spread evenly."""
-
-SHOWN_GROUPS = 9
-"""Colours of a map, the most frequent labels; all others share one more."""
 
 SHOWN_STEPS = 150
 """Points of a training curve: each is the mean of the steps since the one before."""
@@ -188,79 +180,6 @@ def posterior_findings(found: Examination, sparse: bool) -> Findings:
     return Findings(estimates, tables, pictures)
 
 
-# A map of the codes
-
-
-def principal_shares(codes_NZ: Floats) -> tuple[Floats, Floats]:
-    """Codes along their principal axes (N, Z'), and the share of the variance along each, falling.
-
-    An axis points to where its largest component is above 0, so that maps do not flip from one machine to another.
-    """
-    centred_NZ = codes_NZ - codes_NZ.mean(0)
-    _, lengths, axes = np.linalg.svd(centred_NZ, full_matrices=False)
-    largest = np.abs(axes).argmax(1)
-    axes = axes * np.where(axes[np.arange(len(axes)), largest] < 0, -1.0, 1.0)[:, None]
-    total = float((lengths**2).sum())
-    return centred_NZ @ axes.T, lengths**2 / total if total > 0 else np.zeros_like(lengths)
-
-
-def code_map(subject: Subject) -> Findings:
-    """The posterior means in the plane where they vary most, coloured by label, or by length where there is none."""
-    test = subject.test
-    if len(test) < 2:
-        return Findings()
-    along_NZ, shares = principal_shares(test.means_NZ)
-    settings: dict[str, Any] = {"codes": "posterior means", "error": None}
-
-    def estimate(name: str, value: float) -> Estimate:
-        return Estimate(name, value, None, len(test), "none", None, settings)
-
-    most = int(np.searchsorted(shares.cumsum(), 0.9)) + 1 if shares.any() else 0
-    estimates = {
-        "plane": estimate("share of the means' variance in their first two principal axes (0-1)", shares[:2].sum()),
-        "axes_for_90": estimate("principal axes that hold 90 percent of the means' variance", most),
-        "axes_effective": estimate(
-            "effective number of principal axes of the means, 1 / sum of squared shares",
-            1 / float((shares**2).sum()) if shares.any() else 0.0,
-        ),
-    }
-    groups, by = _groups(test)
-    plane_N2 = np.zeros((len(test), 2))
-    plane_N2[:, : min(2, along_NZ.shape[1])] = along_NZ[:, :2]
-    shown = np.arange(min(len(test), SHOWN_POINTS)) * len(test) // min(len(test), SHOWN_POINTS)
-    names = sorted({groups[row] for row in shown}, key=_by_number)
-    series = {name: plane_N2[[row for row in shown if groups[row] == name]].ravel().tolist() for name in names}
-    labels = [f"principal axis {axis + 1} ({share:.0%} of the variance)" for axis, share in enumerate(shares[:2])]
-    labels += [""] * (2 - len(labels))
-    title = f"Codes of {len(shown):,} sentences by {by}"
-    picture = Picture("points", title, series, x_label=labels[0], y_label=labels[1])
-    return Findings(estimates, pictures={"map": picture})
-
-
-def _by_number(group: str) -> tuple[float, str]:
-    """Groups in the order of the number they begin with, others after them, by name; the rest last."""
-    start = group.partition(" ")[0].partition("-")[0]
-    return (float(start) if start.isdecimal() else math.inf if group == OTHERS else 1e9, group)
-
-
-OTHERS = "others"
-
-
-def _groups(sentences: Sentences) -> tuple[list[str], str]:
-    """A group for each sentence, few enough to be told apart by colour, and what they are groups of."""
-    if sentences.labels is not None:
-        frequent = [label for label, _ in Counter(sentences.labels).most_common(SHOWN_GROUPS + 1)]
-        # One more label than there are colours would make a group of others with a single label in it.
-        kept = set(frequent if len(set(sentences.labels)) <= SHOWN_GROUPS + 1 else frequent[:SHOWN_GROUPS])
-        return [label if label in kept else OTHERS for label in sentences.labels], "label"
-    words_N = np.array([len(words) for words in sentences.words])
-    edges = np.unique(np.quantile(words_N, [0.25, 0.5, 0.75, 1.0]).astype(int))
-    place_N = np.searchsorted(edges, words_N)
-    starts = [int(words_N.min()), *(int(edge) + 1 for edge in edges[:-1])]
-    named = [f"{a} words" if a == b else f"{a}-{b} words" for a, b in zip(starts, edges, strict=True)]
-    return [named[place] for place in place_N], "length"
-
-
 # The run
 
 
@@ -340,11 +259,6 @@ MEASURES: dict[str, Measure] = {
         "What a code tells about its sentence, how many dimensions are in use, and whether all is well.",
         needs=("codes",),
         suites=("quick", "standard", "full"),
-    ),
-    "code_map": Measure(
-        code_map,
-        "A map of the codes in the plane where they vary most, and how many axes they spread over.",
-        needs=("codes",),
     ),
     "training_curves": Measure(
         training_curves,

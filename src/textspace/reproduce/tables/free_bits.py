@@ -120,6 +120,15 @@ PTB = Table(
     sizes="ptb",
     epochs=100,
     samples=1000,
+    by_epoch=(Column("kl", "KL"), Column("mi", "information"), Column("feature_cosine", "mean cosine of features")),
+    drawn=(
+        "vae-anneal",
+        "vae-max-pool",
+        "vae-aggressive",
+        "vae-free-bits-total-3",
+        "vae-pretrain-anneal",
+        "pretrain-free-bits-8",
+    ),
     notes=(
         "The paper has one number for each row and no error; its test sentences are ours.",
         "vae-aggressive and vae-max-pool are annealed and stop as the public code does; the paper has no max pooling.",

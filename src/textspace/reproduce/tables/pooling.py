@@ -1,4 +1,4 @@
-"""Pooling: likelihoods, shuffled input and cost on long answers and long reviews, and classes of reviews."""
+"""Pooling: likelihoods, shuffled input, cost and features on long answers and long reviews, and classes of reviews."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _COLUMNS = (
     Column("feature_cosine", "cosine"),
     Column("nll_ppl_word", "PPL"),
 )
-_PAPER = "Long et al. 2019, tables 1 to 4"
+_PAPER = "Long et al. 2019, tables 1 to 4 and figures 2 to 4"
 
 
 def _rows(numbers: Mapping[str, Mapping[str, float]]) -> tuple[Row, ...]:
@@ -114,6 +114,8 @@ YAHOO = Table(
     sizes="yahoo",
     epochs=100,
     measures=("shuffled_input",),
+    by_epoch=(Column("feature_cosine", "mean cosine of features"), Column("kl", "KL", otherwise="dual_kl")),
+    drawn=("vae-anneal", "vae-mean-pool", "vae-abs-pool", "vae-max-pool", "vae-aggressive"),
     samples=500,
     reference="vae-anneal",
     notes=_notes(

@@ -43,6 +43,8 @@ DBPEDIA = Table(
     ),
     label=1,
     measures=("sparsity", "class_gates", "sampled_classifier"),
+    by_epoch=(Column("hoyer_samples", "Hoyer"),),
+    drawn=("hsvae", "hsvae-0.5", "hsvae-0.2", "mat-vae", "vae-dense"),
     samples=100,
     notes=("The paper prints no numbers; the corpus has a sixth of its sentences.",),
 )

@@ -39,4 +39,6 @@ TINY = Table(
     settings=_SMALL,
     epochs=8,
     samples=20,
+    by_epoch=(Column("kl", "KL"), Column("feature_cosine", "mean cosine of features")),
+    drawn=("vae", "pretrain-free-bits"),
 )
