@@ -61,7 +61,7 @@ def reproduce(
     """Run a table of a paper end to end: train what is missing, score it, and print it beside the paper's numbers.
 
     Every run is a process of its own with a folder in --out. What was interrupted goes on with the same command, and
-    what is done is not done again. NAME.json, NAME.md and NAME.png in --out hold the results.
+    what is done is not done again. NAME.json, NAME.md and pictures in --out hold the results.
 
     Examples:
 
