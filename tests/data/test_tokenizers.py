@@ -112,7 +112,7 @@ def test_a_file_like_penn_treebank_has_no_duplicate_special() -> None:
 def test_penn_treebank_has_9999_types() -> None:
     folder = os.environ.get("TEXTSPACE_CORPORA")
     if not folder:
-        pytest.skip("TEXTSPACE_CORPORA does not name the folder of real corpora")
+        pytest.skip("TEXTSPACE_CORPORA does not name the folder of the real corpora")
     with gzip.open(Path(folder, "ptb", "train.txt.gz"), "rt", encoding="utf-8") as file:
         texts = list(file)
     types = {word for text in texts for word in text.split()}
