@@ -13,16 +13,18 @@ them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.results import FOLDER
+from textspace.errors import TextspaceError
 from textspace.progress import track
-from textspace.reproduce.job import NUMBERS, Job, read_json
+from textspace.reproduce.job import Job
 from textspace.reproduce.report import Reproduction
-from textspace.reproduce.run import Asked, command_of, gathered, jobs_of, ready_beside
+from textspace.reproduce.run import Asked, command_of, gathered, jobs_of, missing_of, ready_beside
 from textspace.reproduce.showing import save
 from textspace.reproduce.side_by_side import side_by_side
 from textspace.reproduce.tables import table
@@ -37,8 +39,8 @@ def first_phase(epochs: int) -> str:
     return f"pretrain.epochs={epochs}"
 
 
-def warm_up(epochs: int) -> str:
-    return f'objective.kl_weight={{"kind":"linear","start":0.0,"end":1.0,"over":{epochs},"unit":"epochs"}}'
+def warm_up(epochs: int, start: float = 0.0) -> str:
+    return f'objective.kl_weight={{"kind":"linear","start":{start},"end":1.0,"over":{epochs},"unit":"epochs"}}'
 
 
 def cycles(epochs: int) -> str:
@@ -98,7 +100,7 @@ PIECES = [
     Piece(PTB, "vae-cyclic vae-cyclic-sgd", 40),
     Piece(COMBINED, "one-embedding one-embedding-6", 30, (*SHORT, first_phase(24))),
     Piece(COMBINED, "one-embedding-lm", 30),
-    Piece(YELP, "vae-aggressive", 12),
+    Piece(YELP, "vae-aggressive", 12, (warm_up(4, 0.1), *SHORT)),
     Piece(POOLING, "vae-aggressive vae-aggressive-no-anneal", 14),
     Piece(YAHOO, "vae-aggressive", 14),
     Piece(POOLING, "skip-vae skip-vae-no-anneal vae-attention-pool ivae ivae-mi", 14),
@@ -147,7 +149,8 @@ PIECES = [
     Piece(CAPTIONS, "pretrain-free-bits-4", 10, (warm_up(4), first_phase(8), *SHORT)),
     Piece(CAPTIONS, "vae-anneal", 10, (warm_up(4), *SHORT)),
     Piece(CAPTIONS, "vae-cyclic", 10, (cycles(10), *SHORT)),
-    Piece(CAPTIONS, "ae vae vae-free-bits-total-7 vae-aggressive", 10),
+    Piece(CAPTIONS, "ae vae vae-free-bits-total-7", 10),
+    Piece(CAPTIONS, "vae-aggressive", 10, (warm_up(4, 0.1), *SHORT)),
 ]
 
 
@@ -161,29 +164,25 @@ def jobs(piece: Piece, corpora: Path) -> dict[str, Job]:
     return jobs_of(table(piece.table), corpora, piece.asked)
 
 
-def missing(corpora: Path, out: Path | None, only: list[str] | None = None) -> Iterator[tuple[str, Job]]:
-    """Runs that neither benchmarks/results has nor `out`, by the names of their folders."""
-    for piece in PIECES:
-        if only and piece.table not in only:
-            continue
-        before = kept(piece.results)
-        for name, job in jobs(piece, corpora).items():
-            done = before is not None and name in before.runs and job.is_done(before.runs[name])
-            if not done and not (out and job.is_done(read_json(out / piece.results / name / NUMBERS))):
-                yield f"{piece.results}/{name}", job
+def missing(corpora: Path, out: Path, only: Collection[str]) -> dict[str, Job]:
+    """Runs of some tables that neither benchmarks/results has nor `out`, by the names of their folders."""
+    return {
+        f"{piece.results}/{name}": job
+        for piece in PIECES
+        if piece.table in only
+        for name, job in missing_of(jobs(piece, corpora), out / piece.results, kept(piece.results)).items()
+    }
 
 
 def collect(corpora: Path, out: Path) -> None:
     """Write what there is of every table that has runs in `out`."""
     found: dict[str, Reproduction] = {}
     for piece in PIECES:
-        runs = out / piece.results
-        if runs.exists():
+        folder = out / piece.results
+        if folder.exists():
             known = found.get(piece.results) or kept(piece.results)
-            of_piece = jobs(piece, corpora)
-            found[piece.results] = gathered(
-                table(piece.table), of_piece, runs, piece.asked, known=known, command=COMMAND
-            )
+            asked, runs = piece.asked, jobs(piece, corpora)
+            found[piece.results] = gathered(table(piece.table), runs, folder, asked, known=known, command=COMMAND)
     for results, each in found.items():
         save(each, out / results)
 
@@ -191,13 +190,17 @@ def collect(corpora: Path, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path, help="the folder that holds the corpora")
-    parser.add_argument("--only", nargs="*", help="tables")
+    tables = sorted({piece.table for piece in PIECES})
+    parser.add_argument("--only", nargs="+", choices=tables, default=tables, metavar="TABLE", help=", ".join(tables))
     parser.add_argument("--list", action="store_true", help="show what is missing and run nothing")
     parser.add_argument("--together", type=int, default=16, help="runs side by side")
     parser.add_argument("--minutes", type=float, help="when they are over, runs are stopped so that they can go on")
     parser.add_argument("--out", type=Path, default=Path("reproduced"))
     given = parser.parse_args()
-    wanted = dict(missing(given.corpora, given.out, given.only))
+    try:
+        wanted = missing(given.corpora, given.out, given.only)
+    except TextspaceError as error:
+        sys.exit(f"{error}; --only leaves tables out")
     if given.list:
         print("\n".join(wanted) or "nothing is missing")
         return

@@ -82,3 +82,17 @@ def test_what_is_missing_is_run_and_kept(
     (out / "tiny_1_epoch" / "tiny.json").rename(tmp_path / "kept" / "reproduced_tiny_1_epoch.json")
     out = tmp_path / "another"
     assert asked("--list") == ["nothing is missing"]
+
+
+def test_a_table_or_corpus_that_is_not_there_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["tables", str(tmp_path), "--list", "--only", "ptb-remedys"])
+    with pytest.raises(SystemExit):
+        tables.main()
+    assert "invalid choice: 'ptb-remedys'" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["tables", str(tmp_path), "--list"])
+    with pytest.raises(
+        SystemExit, match=r"there is no folder .*, which ptb-remedies needs.*; --only leaves tables out"
+    ):
+        tables.main()

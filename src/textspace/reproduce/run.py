@@ -28,6 +28,7 @@ __all__ = [
     "default_together",
     "gathered",
     "jobs_of",
+    "missing_of",
     "ready_beside",
     "run",
 ]
@@ -153,6 +154,16 @@ def ready_beside(jobs: Mapping[str, Job], folder: Path) -> Callable[[str, Collec
     return ready
 
 
+def missing_of(jobs: Mapping[str, Job], out: Path, known: Reproduction | None) -> dict[str, Job]:
+    """Those that are done neither in `out` nor in an earlier reproduction."""
+    before = known.runs if known else {}
+    return {
+        name: job
+        for name, job in jobs.items()
+        if not job.is_done(before.get(name, {})) and not job.is_done(read_json(out / name / NUMBERS))
+    }
+
+
 def run(
     table: Table,
     data: Path | None,
@@ -182,12 +193,7 @@ def run(
         What there is now, and whether it was interrupted.
     """
     jobs = jobs_of(table, data, asked)
-    before = known.runs if known else {}
-    missing = {
-        name: job
-        for name, job in jobs.items()
-        if not job.is_done(before.get(name, {})) and not job.is_done(read_json(out / name / NUMBERS))
-    }
+    missing = missing_of(jobs, out, known)
     for name, job in missing.items():
         job.write(out / name)
     if missing:

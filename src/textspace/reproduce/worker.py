@@ -26,7 +26,6 @@ from textspace.data.corpus import open_corpus
 from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measures.maps import feature_plane
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
 from textspace.reproduce.job import NUMBERS, Job, read_json
@@ -94,6 +93,8 @@ def _trained(job: Job, folder: Path) -> dict[str, Any]:
 
 def _scored(space: Space, job: Job) -> dict[str, Any]:
     """Likelihood and posteriors of the whole test split, and what there is to read: samples and copies."""
+    from textspace.evaluate.measures.maps import feature_plane
+
     corpus = open_corpus(job.source, ReadOptions(label=job.label), normalise=space.recipe.text.normalise)
     splits = prepare(corpus, space.recipe, tokenizer=space.tokenizer).encoded.splits
     if not len(splits.get("test", ())):
@@ -119,7 +120,7 @@ def _scored(space: Space, job: Job) -> dict[str, Any]:
         numbers["copies"] = list(zip(texts[:3], copies[:3], strict=True))
     if plane := feature_plane(space.model, test, MAPPED):
         numbers["feature_spread"] = [plane.spread.value, plane.spread.stderr]
-        numbers["feature_places"] = plane.along_NH[:, :2].round(4).tolist()
+        numbers["feature_places"] = plane.places_N2.round(4).tolist()
     return numbers
 
 

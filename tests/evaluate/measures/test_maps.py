@@ -105,7 +105,7 @@ def test_features_lie_where_the_encoder_puts_them(name: str, tiny) -> None:
     features_NH = np.stack(features)
     along_NH, shares = principal_shares(features_NH)
     length = np.sqrt((features_NH**2).sum(1).mean())
-    np.testing.assert_allclose(plane.along_NH[:, :2], along_NH[:, :2] / length, atol=1e-5)
+    np.testing.assert_allclose(plane.places_N2, along_NH[:, :2] / length, atol=1e-5)
     np.testing.assert_allclose(plane.shares[:2], shares[:2], atol=1e-5)
     found = feature_map(subject)
     assert found.estimates["spread"].value == pytest.approx(spread_of(features_NH).value, abs=1e-5)

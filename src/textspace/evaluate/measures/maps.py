@@ -72,21 +72,20 @@ def code_map(subject: Subject) -> Findings:
         ),
     }
     rows_N = spread_rows(len(test), SHOWN_POINTS)
-    return Findings(estimates, pictures={"map": _map("Codes", test, rows_N, along_NZ[rows_N], shares)})
+    return Findings(estimates, pictures={"map": _map("Codes", test, rows_N, _plane(along_NZ[rows_N]), shares)})
 
 
-def _map(what: str, test: Sentences, rows_N: NDArray[np.int64], along_NZ: Floats, shares: Floats) -> Picture:
+def _map(what: str, test: Sentences, rows_N: NDArray[np.int64], places_N2: Floats, shares: Floats) -> Picture:
     """Some sentences in the plane of the first two axes."""
     groups, by = _groups(test)
-    plane_N2 = _plane(along_NZ)
     names = sorted({groups[row] for row in rows_N}, key=_by_number)
-    places = {name: [at for at, row in enumerate(rows_N) if groups[row] == name] for name in names}
+    members = {name: [at for at, row in enumerate(rows_N) if groups[row] == name] for name in names}
     labels = [f"principal axis {axis + 1} ({share:.0%} of the variance)" for axis, share in enumerate(shares[:2])]
     labels += [""] * (2 - len(labels))
     return Picture(
         "points",
         f"{what} of {len(rows_N):,} sentences by {by}",
-        {name: plane_N2[at].ravel().tolist() for name, at in places.items()},
+        {name: places_N2[at].ravel().tolist() for name, at in members.items()},
         x_label=labels[0],
         y_label=labels[1],
     )
@@ -128,8 +127,8 @@ class FeaturePlane(NamedTuple):
 
     rows_N: NDArray[np.int64]
     """Which sentences."""
-    along_NH: Floats
-    """Along their principal axes, from their mean, in lengths of a feature (the root of the mean square)."""
+    places_N2: Floats
+    """Along their first two principal axes, from their mean, in lengths of a feature (the root of the mean square)."""
     shares: Floats
     """Of the variance, along each axis, falling."""
     spread: Ratio
@@ -161,7 +160,7 @@ def feature_plane(model: Model, split: EncodedSplit, most: int = SHOWN_POINTS) -
     features_NH[np.concatenate(plan)] = np.concatenate(parts)
     along_NH, shares = principal_shares(features_NH)
     length = math.sqrt(float((features_NH**2).sum(1).mean())) or 1.0
-    return FeaturePlane(rows_N, along_NH / length, shares, spread_of(features_NH))
+    return FeaturePlane(rows_N, _plane(along_NH) / length, shares, spread_of(features_NH))
 
 
 def spread_of(features_NH: Floats) -> Ratio:
@@ -201,7 +200,7 @@ def feature_map(subject: Subject) -> Findings:
             settings | {"error": None},
         ),
     }
-    picture = _map("Features", subject.test, plane.rows_N, plane.along_NH, plane.shares)
+    picture = _map("Features", subject.test, plane.rows_N, plane.places_N2, plane.shares)
     return Findings(estimates, pictures={"map": picture})
 
 
