@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -130,5 +131,5 @@ def draw_features(found: Reproduction) -> Any:
             axis.set_title(f"{row}\nspread {spreads[row]:.2f}", loc="left", fontsize=9)
             axis.grid(True)
         title = f"{found.table.name}: features from their mean, in lengths of a feature"
-        figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
+        figure.suptitle(fill(title, 28 * len(places)), x=0.01, ha="left", fontsize=10.5)
     return figure
