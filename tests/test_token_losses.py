@@ -271,8 +271,8 @@ def test_the_kernels_of_cells_give_what_torch_gives(kernels, kind: str) -> None:
 
 @pytest.mark.parametrize(("samples", "elements"), [(1, 1), (3, 700)])
 def test_the_kernel_of_noise_gives_its_bits(kernels, samples: int, elements: int) -> None:
-    noise = Noise(3, 8, torch.tensor([5, 0, 2**40])).after(2)
-    truth = noise._bits("z", (elements,), samples)
+    noise = Noise(3, 8, torch.tensor([5, 0, 2**40]))
+    truth = noise._bits("z", (elements,), 2, samples)
     for key in (noise._key("z"), torch.tensor(noise._key("z"))):
         found = kernels.random_bits(noise.rows_B, key, 2, samples, elements, (_GOLDEN, _FIRST, _SECOND))
         assert torch.equal(found, truth)

@@ -61,10 +61,11 @@ def test_the_gpu_has_the_losses_of_the_cpu(tiny, tmp_path: Path, name: str) -> N
 def test_noise_on_the_gpu_has_the_bits_of_the_cpu() -> None:
     """Where one kernel makes them, and where its key lies on the device."""
     rows_B = torch.tensor([5, 0, 2**40])
-    here, there = Noise(3, 8, rows_B).after(2), Noise(3, 8, rows_B.to("cuda")).after(2)
+    here, there = Noise(3, 8, rows_B), Noise(3, 8, rows_B.to("cuda"))
     for shape, samples in [((1,), 1), ((7, 100), 3)]:
-        assert torch.equal(there._bits("z", shape, samples).cpu(), here._bits("z", shape, samples))
-    np.testing.assert_allclose(there.normal("z", (9,), 2).cpu(), here.normal("z", (9,), 2), rtol=1e-6)
+        assert torch.equal(there._bits("z", shape, 2, samples).cpu(), here._bits("z", shape, 2, samples))
+    drawn = (noise.after(2).normal("z", (9,), 2).cpu() for noise in (there, here))
+    np.testing.assert_allclose(*drawn, rtol=1e-6)
 
 
 def test_pieces_on_the_gpu_give_the_losses_of_the_whole(tiny, tmp_path: Path) -> None:

@@ -275,3 +275,31 @@ def test_a_missing_gpu_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(TextspaceError, match="PyTorch sees no GPU here"):
         Processes("cuda")
+
+
+def test_who_asked_for_the_cpu_does_not_choose_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [Processes(device).device.type for device in ("cpu", None, "cuda:0")] == ["cpu", "cuda", "cuda"]
+
+
+def test_what_processes_sum_is_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of several GPUs have no way to exchange what lies on the host."""
+    monkeypatch.setattr("textspace.train.processes.reduce", lambda tensor, how: tensor)
+    several = Processes("cpu")
+    several.count, several.device = 2, torch.device("meta")
+    assert several.sum(torch.ones(3)).device == several.device
+
+
+def test_a_validation_that_is_not_finite_is_told_and_goes_on(trainer_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    """exp of a dual function that fits badly overflows long before anything else does."""
+    trainer = trainer_of(small(RECIPES["ivae"]).but({"training.epochs": 1}))
+    end_epoch = trainer._end_epoch
+
+    def badly_fitted() -> None:
+        with torch.no_grad():
+            trainer.model.dual.network[-1].bias.fill_(89.0)
+        end_epoch()
+
+    monkeypatch.setattr(trainer, "_end_epoch", badly_fitted)
+    assert trainer.run().stopped == "1 epochs done"
+    assert trainer.history[-1]["dual_kl"] == -math.inf

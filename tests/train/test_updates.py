@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import changed, copied, small
 
+from textspace.errors import TextspaceError
 from textspace.noise import Noise
 from textspace.objectives import build_objective
 from textspace.recipes import RECIPES
@@ -348,3 +349,21 @@ def test_a_dual_that_is_not_finite_moves_nothing(trainer_of) -> None:
     before = copied(trainer.model)
     trainer.update(trainer.stream.next_batch, turn(1))
     assert changed(trainer.model, before) == set()
+
+
+def test_a_dual_that_is_not_finite_for_once_is_told_though_the_loss_is(
+    trainer_of, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(ALTERNATING)
+    truth = trainer.update.objective.dual
+
+    def unlucky(features_BH, site, noise, stream):
+        bound_B = truth(features_BH, site, noise, stream)
+        return bound_B * torch.inf if stream.endswith("dual step 0") else bound_B
+
+    monkeypatch.setattr(trainer.update.objective, "dual", unlucky)
+    step = trainer.update(trainer.stream.next_batch, turn(0))
+    found = dict(zip(step.names, step.values.isfinite().tolist(), strict=True))
+    assert [name for name, finite in found.items() if not finite] == ["dual_gradient"]
+    with pytest.raises(TextspaceError, match="dual_gradient became"):
+        trainer.run()

@@ -11,7 +11,19 @@ from textspace.train.log import records
 
 __all__ = ["draw_curves"]
 
-_NOT_TERMS = {"event", "step", "epoch", "lr", "weights", "sentences", "tokens", "moved", "gradient", "loss"}
+_NOT_TERMS = {
+    "event",
+    "step",
+    "epoch",
+    "lr",
+    "weights",
+    "sentences",
+    "tokens",
+    "moved",
+    "gradient",
+    "dual_gradient",
+    "loss",
+}
 
 _OF_THE_CODES = {
     "mi": ("mutual information", "nats per sentence"),

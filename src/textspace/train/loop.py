@@ -344,7 +344,8 @@ class Trainer:
         stored = Recipe.parse(state["recipe"])
         if weight_relevant(stored) != weight_relevant(self.recipe):
             raise TextspaceError(f"{found.folder} was trained with another recipe: resume with the same settings")
-        for what, now in [("threads", torch.get_num_threads()), ("torch", torch.__version__)]:
+        present = {"processes": self.processes.count, "threads": torch.get_num_threads(), "torch": torch.__version__}
+        for what, now in present.items():
             if state[what] != now:
                 warnings.warn(
                     f"the checkpoint was written with {what} = {state[what]} and this run has {now}: "
@@ -393,7 +394,7 @@ def _without_kernels(device: torch.device) -> AbstractContextManager[None]:
 
 def _short(value: float) -> str:
     """
-    >>> _short(101.234), _short(32.0)
-    ('101.23', '32')
+    >>> _short(101.234), _short(32.0), _short(-math.inf)
+    ('101.23', '32', '-inf')
     """
-    return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+    return f"{value:.0f}" if value.is_integer() else f"{value:.2f}"

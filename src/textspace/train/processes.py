@@ -37,7 +37,9 @@ class Processes:
             atexit.unregister(_leave)
             atexit.register(_leave)
         try:
-            self.device = torch.device(device) if device and self.count == 1 else self._state.device
+            # What accelerate says of one process is what it was first asked for, whoever asked.
+            usual = "cuda" if torch.cuda.is_available() else "cpu"
+            self.device = self._state.device if self.count > 1 else torch.device(device or usual)
         except RuntimeError:
             raise TextspaceError(f"there is no device {device!r}: use cpu, cuda or cuda:1") from None
 
@@ -61,7 +63,8 @@ class Processes:
         return values
 
     def sum(self, tensor: Tensor) -> Tensor:
-        return tensor if self.count == 1 else reduce(tensor, "sum")
+        """Over processes, on their device: those of several GPUs exchange nothing else."""
+        return tensor if self.count == 1 else reduce(tensor.to(self.device), "sum")
 
     def any(self, flag: bool) -> bool:
         """Whether it is true in any process; all must ask."""

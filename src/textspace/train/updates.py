@@ -363,14 +363,17 @@ class AlternatingUpdate(JointUpdate):
                     sites = self.model.sites(features_BH, noise, self.objective.samples, piece.encoder)
                 encoded.append((features_BH, sites["z"], noise))
         rate = self.config.optimizer.lr * self.dual_schedule(turn.progress)
+        norms = []
         for index in range(self.config.dual_steps):
             for features_BH, site, noise in encoded:
                 with self.processes.autocast(self.training.precision):
                     bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
                 (-bound_B.sum() / shard.sentences * shard.counts).backward(inputs=self.dual_parameters)
             nothing = torch.zeros(1, device=self.processes.device)
-            self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)
-        return self._step(shard, turn, self.parameters)
+            norms.append(self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)[-1])
+        step = self._step(shard, turn, self.parameters)
+        largest = torch.stack(norms).max()[None]  # not a number where any is not, so that the log finds it
+        return replace(step, names=(*step.names, "dual_gradient"), values=torch.cat([step.values, largest]))
 
 
 def build_update(
