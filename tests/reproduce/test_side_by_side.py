@@ -56,10 +56,15 @@ def test_so_many_run_at_once_and_others_wait_until_they_may(tmp_path: Path) -> N
         seen.append((name, set(running)))
         return not (name == "c" and "a" in running)
 
+    flag = tmp_path / "d was here"
     commands = {name: python("") for name in "abcd"}
-    assert {each.name for each in side_by_side(commands, tmp_path, together=2, ready=ready)} == set("abcd")
+    commands["a"] = python("import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)", flag)
+    commands["d"] = python("import sys; open(sys.argv[1], 'w')", flag)
+    ended = [each.name for each in side_by_side(commands, tmp_path, together=2, ready=ready)]
     assert max(len(running) for _, running in seen) == 1  # asked only where there is room
-    assert ("c", {"a"}) not in seen or ("d", {"a"}) in seen  # the next one goes ahead of who has to wait
+    assert ("c", {"a"}) in seen
+    assert sorted(ended) == list("abcd")
+    assert ended[-1] == "c"  # the next one went ahead of it
 
 
 def test_processes_know_how_many_they_may_be(tmp_path: Path, monkeypatch) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.registry import measures
-from textspace.reproduce.run import Asked, jobs_of
 from textspace.reproduce.table import Table
 from textspace.reproduce.tables import TABLES, table
 
@@ -82,23 +81,6 @@ def test_a_table_survives_its_file(each: Table) -> None:
     assert Table.from_dict(json.loads(json.dumps(each.to_dict()))) == each
 
 
-def test_rows_with_many_seeds_come_first_seed_by_seed() -> None:
-    names = list(jobs_of(table("tiny"), None, Asked()))
-    assert names == ["vae-seed0", "vae-seed1", "pretrain-free-bits-seed0", "lstm-lm-seed0"]
-    assert list(jobs_of(table("tiny"), None, Asked(rows=["lstm-lm", "vae"], seeds=1))) == ["vae-seed0", "lstm-lm-seed0"]
-
-
 def test_a_row_that_is_only_quoted_cannot_be_asked_for() -> None:
     with pytest.raises(TextspaceError, match="tiny has no row 'truth' to train"):
         table("tiny").chosen(["truth"])
-
-
-def test_what_differs_from_the_table_is_said() -> None:
-    asked = Asked(samples=5, epochs=3, changes=["latent.dim=4"], score_in="tf32")
-    assert asked.deviations(table("tiny")) == [
-        "latent.dim=4 in every run",
-        "at most 3 epochs instead of 8",
-        "5 importance samples instead of 20",
-        "likelihoods scored in tf32",
-    ]
-    assert Asked(samples=20, epochs=8).deviations(table("tiny")) == []

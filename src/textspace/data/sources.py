@@ -42,6 +42,7 @@ __all__ = [
     "ending",
     "iterable_reader",
     "json_reader",
+    "opened",
     "raw_rows",
     "reason",
     "row_of",
@@ -93,7 +94,7 @@ def ending(path: Path) -> str | None:
 
 def _lines(path: Path, report: ReadReport) -> Iterator[str]:
     r"""Lines with their ends. Only \n ends a line: str.splitlines would also cut at U+2028 and others."""
-    with sentence_for_failure(path), _opened(path) as stream:
+    with sentence_for_failure(path), opened(path) as stream:
         if b"\0" in stream.read(_BINARY_PROBE):
             raise TextspaceError(
                 f"{str(path)!r} looks like a binary file, not text; if it is UTF-16 text, save it as UTF-8"
@@ -127,7 +128,8 @@ def sentence_for_failure(path: Path, broken: type[Exception] = zlib.error) -> It
         raise TextspaceError(f"cannot read {str(path)!r}: {problem.strerror or reason(problem)}") from problem
 
 
-def _opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked where it is packed."""
     with path.open("rb") as stream:
         packed = path.suffix.lower() == ".gz" or stream.read(2) == b"\x1f\x8b"
     return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")

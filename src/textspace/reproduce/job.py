@@ -35,6 +35,7 @@ class Job:
         tasks: folder with the files of tasks.
         score_in: precision of the matrix products behind likelihoods.
         device: "cpu" or "cuda"; by default the GPU where there is one.
+        text: digest of the text, where it lies in files.
     """
 
     recipe: Recipe
@@ -46,6 +47,7 @@ class Job:
     tasks: str | None = None
     score_in: Precision = "float32"
     device: str | None = None
+    text: str | None = None
 
     @property
     def digest(self) -> str:
@@ -61,12 +63,14 @@ class Job:
         return _digest(weight_relevant(phase).but({"training.epochs": phase.training.epochs}))
 
     def write(self, folder: Path) -> None:
-        """Leave the job where a worker finds it; a folder with a run of another recipe is refused."""
-        earlier = read_json(folder / JOB)
-        if earlier and checkpoints.newest(folder) and Job.from_dict(earlier).digest != self.digest:
-            raise TextspaceError(
-                f"{folder} holds a run with other settings: choose another folder with --out, or remove that one"
-            )
+        """Leave the job where a worker finds it; a folder with a run of another recipe or text is refused."""
+        if (found := read_json(folder / JOB)) and checkpoints.newest(folder):
+            earlier = Job.from_dict(found)
+            others = {"with other settings": earlier.digest != self.digest, "on other text": self._differs(found)}
+            if other := next((name for name, is_so in others.items() if is_so), None):
+                raise TextspaceError(
+                    f"{folder} holds a run {other}: choose another folder with --out, or remove that one"
+                )
         checkpoints.write_file(folder / JOB, json.dumps(self.to_dict(), indent=1).encode())
 
     @classmethod
@@ -86,10 +90,16 @@ class Job:
     # What was done already
 
     def is_trained(self, numbers: Mapping[str, Any]) -> bool:
-        """Whether a run is the one asked for: of this recipe, and it stopped by itself or is as long."""
+        """Whether a run is the one asked for: of this recipe and text, and it stopped by itself or is as long."""
         if numbers.get("digest") != self.digest or numbers["steps_at_most"] != self.recipe.training.steps:
             return False
+        if self._differs(numbers):
+            return False
         return numbers["epochs"] >= self.recipe.training.epochs or numbers["epochs"] < numbers["epochs_at_most"]
+
+    def _differs(self, facts: Mapping[str, Any]) -> bool:
+        """Whether something was made of other text; of what says nothing of its text that is not known."""
+        return None not in (self.text, facts.get("text")) and facts["text"] != self.text
 
     def is_scored(self, numbers: Mapping[str, Any]) -> bool:
         """Whether it was scored with as many samples, as exactly."""

@@ -100,7 +100,7 @@ def draw_by_epoch(found: Reproduction) -> Any:
             for colour, (row, runs) in zip(COLOURS, found.drawn("by_epoch").items(), strict=False):
                 if courses := [course for run in runs if (course := _course(run, column)) is not None]:
                     last = min(map(len, courses))  # seeds may stop after different epochs
-                    values_SE = np.array([course[:last] for course in courses])
+                    values_SE = np.array([course[:last] for course in courses], dtype=float)  # nan where there is none
                     epochs = runs[0]["epoch"][:last]
                     axis.plot(epochs, values_SE.mean(0), color=colour, label=row)
                     axis.fill_between(epochs, values_SE.min(0), values_SE.max(0), color=colour, alpha=0.2, linewidth=0)
@@ -113,9 +113,9 @@ def draw_by_epoch(found: Reproduction) -> Any:
     return figure
 
 
-def _course(run: Mapping[str, Any], column: Column) -> list[float] | None:
+def _course(run: Mapping[str, Any], column: Column) -> list[float | None] | None:
     """A number of each epoch."""
-    by_epoch: Mapping[str, list[float]] = run["by_epoch"]
+    by_epoch: Mapping[str, list[float | None]] = run["by_epoch"]
     return by_epoch.get(column.key, by_epoch.get(column.otherwise or ""))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from textspace.errors import TextspaceError
 from textspace.reproduce.table import Column, Row, Table
 
-__all__ = ["IN_EVERY_RUN", "SPREAD_FROM", "Cell", "Line", "Reproduction", "run_name"]
+__all__ = ["IN_EVERY_RUN", "IN_SOME_RUNS", "SPREAD_FROM", "Cell", "Line", "Reproduction", "Runs", "run_name"]
 
 FORMAT = 1
 Runs = Mapping[str, Mapping[str, Any]]
@@ -198,6 +198,8 @@ def _mean(values: list[tuple[float, float | None] | None]) -> tuple[float | None
 
     >>> _mean([(2.0, 9.0), (2.0, 9.0), (5.0, 9.0)]), _mean([(2.0, 8.0), (4.0, 9.0)]), _mean([None])
     ((3.0, 1.0), (3.0, 8.5), (None, None))
+    >>> _mean([(2.0, 9.0), (math.inf, None), (5.0, 9.0)])
+    (inf, None)
     """
     known = [value for value in values if value is not None]
     if not known:
@@ -205,5 +207,6 @@ def _mean(values: list[tuple[float, float | None] | None]) -> tuple[float | None
     numbers, errors = zip(*known, strict=True)
     mean = statistics.fmean(numbers)
     if len(known) >= SPREAD_FROM:
-        return mean, statistics.stdev(numbers) / math.sqrt(len(numbers))
+        finite = all(map(math.isfinite, numbers))
+        return mean, statistics.stdev(numbers) / math.sqrt(len(numbers)) if finite else None
     return mean, None if None in errors else statistics.fmean(errors)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from textspace.data.finding import SPLITS, find
 from textspace.data.options import ReadOptions
+from textspace.data.sources import opened, sentence_for_failure
 from textspace.errors import TextspaceError
+from textspace.evaluate.examination import validations
 from textspace.progress import track
 from textspace.reproduce.job import NUMBERS, Job, read_json
-from textspace.reproduce.report import IN_EVERY_RUN, Reproduction, run_name
+from textspace.reproduce.report import IN_EVERY_RUN, IN_SOME_RUNS, Reproduction, Runs, run_name
 from textspace.reproduce.side_by_side import Ended, side_by_side
 from textspace.reproduce.table import Table
 from textspace.token_losses import Precision
+from textspace.train import checkpoints
 from textspace.train.fit import PRETRAINING
-from textspace.train.log import records
 
 __all__ = [
     "CURVES",
@@ -80,22 +84,32 @@ class Asked:
         most = self.seeds or sys.maxsize
         return {name: min(row.seeds, most) for name, row in table.chosen(self.rows).items()}
 
-    def deviations(self, table: Table) -> list[str]:
-        """Where the numbers are not made as the table says, in words."""
+    def deviations(self, table: Table, runs: Runs) -> list[str]:
+        """Where the numbers of some runs are not made as the table says, in words."""
         found = [f"{change}{IN_EVERY_RUN}" for change in self.changes]
-        if self.epochs is not None and self.epochs != table.epochs:
+        if shorter := [name for name, run in runs.items() if self._is_shorter(table, run)]:
             usual = "as many as the recipes say" if table.epochs is None else f"{table.epochs}"
-            found.append(f"at most {self.epochs} epochs instead of {usual}")
+            which = "" if len(shorter) == len(runs) else IN_SOME_RUNS
+            found.append(f"at most {self.epochs} epochs instead of {usual}{which}")
         if self.samples is not None and self.samples != table.samples:
             found.append(f"{self.samples} importance samples instead of {table.samples}")
         if self.score_in != "float32":
             found.append(f"likelihoods scored in {self.score_in}")
         return found
 
+    def _is_shorter(self, table: Table, run: Mapping[str, Any]) -> bool:
+        """Whether a run is cut where the table would go on; one that is done may be longer than asked for."""
+        row = table.trained[run["row"]]
+        usual = table.recipe_of(row, 0, changes=self.changes).training.epochs
+        most = table.recipe_of(row, 0, epochs=self.epochs, changes=self.changes).training.epochs
+        return run.get("epochs_at_most", most) < usual
+
 
 def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
     """Every run by name, in the order in which they are begun: rows with many seeds first, seed by seed."""
-    source = _source(table, data)
+    if any(change.partition("=")[0].strip() == "training.seed" for change in asked.changes):
+        raise TextspaceError("runs of a row differ in training.seed: leave it out, and say how many with --seeds")
+    source, text = _source(table, data)
     wanted = asked.wanted(table)
     runs = [(name, seed) for name, seeds in wanted.items() for seed in range(seeds)]
     runs.sort(key=lambda run: (-table.trained[run[0]].seeds, run[1]))
@@ -110,14 +124,16 @@ def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
             tasks=str(data) if table.tasks else None,
             score_in=asked.score_in,
             device=asked.device,
+            text=text,
         )
         for name, seed in runs
     }
 
 
-def _source(table: Table, data: Path | None) -> str:
+def _source(table: Table, data: Path | None) -> tuple[str, str | None]:
+    """The corpus of a table, and the digest of its files."""
     if table.builtin:
-        return table.corpus
+        return table.corpus, None
     if data is None:
         raise TextspaceError(f"{table.name} needs the corpus {table.corpus!r}: name the folder that holds it, --data")
     folder = data / table.corpus
@@ -125,10 +141,19 @@ def _source(table: Table, data: Path | None) -> str:
     files = f"files train, valid and test ({kind}; also .gz)"
     if not folder.is_dir():
         raise TextspaceError(f"there is no folder {folder}, which {table.name} needs: it wants {files} there")
-    there = {split for found in find(folder, ReadOptions()) for split in found.readers}
+    there = {split: reader.name for found in find(folder, ReadOptions()) for split, reader in found.readers.items()}
     if lacking := [split for split in SPLITS if split not in there]:
         raise TextspaceError(f"{folder} has no file {' and no file '.join(lacking)}: {table.name} wants {files} there")
-    return str(folder)
+    return str(folder), _digest([Path(there[split]) for split in SPLITS])
+
+
+def _digest(paths: list[Path]) -> str:
+    """Of what files say, packed or not."""
+    whole = sha256()
+    for path in paths:
+        with sentence_for_failure(path), opened(path) as file:
+            whole.update(sha256(file.read()).digest())
+    return whole.hexdigest()[:16]
 
 
 def default_together(device: str | None = None) -> int:
@@ -233,7 +258,7 @@ def gathered(
         name: before[name] if job.is_done(before.get(name, {})) else _run(name, job, out, (ended or {}).get(name))
         for name, job in jobs.items()
     }
-    found = Reproduction(table, runs, asked.wanted(table), command, asked.deviations(table))
+    found = Reproduction(table, runs, asked.wanted(table), command, asked.deviations(table, runs))
     return found if known is None else known.joined(found)
 
 
@@ -251,18 +276,21 @@ def _run(name: str, job: Job, out: Path, ended: Ended | None) -> dict[str, Any]:
     facts: dict[str, Any] = {"row": row, "seed": int(seed), "state": "done" if done else "missing"}
     if not done and ended is not None:
         facts["said"] = f"{ended.how}: {ended.said}".rstrip(": ").replace(str(out), "FOLDER")
+    elif not done and checkpoints.newest(out / name):
+        facts["said"] = "stopped: goes on with the same command"
     return facts | collected(out / name, with_numbers=done)
 
 
 def collected(folder: Path, *, with_numbers: bool = True) -> dict[str, Any]:
     """The numbers of the run in a folder, where it has ended, and its validations so far."""
     found = read_json(folder / NUMBERS) if with_numbers else {}
-    log = folder / "steps.jsonl"
-    validations = list(records(log, "validation")) if log.exists() else []
-    if validations:
-        found["by_epoch"] = {
-            name: [round(line[name], 4) for line in validations] for name in CURVES if name in validations[0]
-        }
-        found["epoch"] = [round(line["epoch"], 3) for line in validations]
-        found["seconds_by_epoch"] = [round(line["seconds"], 1) for line in validations]
+    if lines := validations(folder):
+        known = [name for name in CURVES if any(name in line for line in lines)]
+        found["by_epoch"] = {name: [_rounded(line.get(name)) for line in lines] for name in known}
+        found["epoch"] = [round(line["epoch"], 3) for line in lines]
+        found["seconds_by_epoch"] = [round(line["seconds"], 1) for line in lines]
     return found
+
+
+def _rounded(value: float | None) -> float | None:
+    return value if value is None or not math.isfinite(value) else round(value, 4)

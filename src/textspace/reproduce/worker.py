@@ -83,6 +83,7 @@ def _trained(job: Job, folder: Path) -> dict[str, Any]:
     training = job.recipe.training
     return {
         "digest": job.digest,
+        "text": job.text,
         "epochs_at_most": training.epochs,
         "steps_at_most": training.steps,
         **asdict(trained),

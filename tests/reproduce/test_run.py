@@ -1,0 +1,90 @@
+"""From a table to runs and back: which there are, what was done, and what is said of those that are missing."""
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from textspace.errors import TextspaceError
+from textspace.reproduce.job import Job
+from textspace.reproduce.picture import draw_by_epoch
+from textspace.reproduce.report import Reproduction
+from textspace.reproduce.run import Asked, collected, gathered, jobs_of
+from textspace.reproduce.tables import table
+
+
+def test_rows_with_many_seeds_come_first_seed_by_seed() -> None:
+    names = list(jobs_of(table("tiny"), None, Asked()))
+    assert names == ["vae-seed0", "vae-seed1", "pretrain-free-bits-seed0", "lstm-lm-seed0"]
+    assert list(jobs_of(table("tiny"), None, Asked(rows=["lstm-lm", "vae"], seeds=1))) == ["vae-seed0", "lstm-lm-seed0"]
+
+
+def test_what_differs_from_the_table_is_said() -> None:
+    asked = Asked(samples=5, epochs=3, changes=["latent.dim=4"], score_in="tf32")
+    cut, longer = {"row": "vae", "epochs_at_most": 3}, {"row": "vae", "epochs_at_most": 8}
+    assert asked.deviations(table("tiny"), {"cut": cut, "not begun": {"row": "lstm-lm"}}) == [
+        "latent.dim=4 in every run",
+        "at most 3 epochs instead of 8",
+        "5 importance samples instead of 20",
+        "likelihoods scored in tf32",
+    ]
+    assert "at most 3 epochs instead of 8 in some runs" in asked.deviations(table("tiny"), {"a": cut, "b": longer})
+    assert Asked(epochs=3).deviations(table("tiny"), {"longer": longer}) == []
+    assert Asked(samples=20, epochs=8).deviations(table("tiny"), {"cut": cut | {"epochs_at_most": 8}}) == []
+    assert Asked(epochs=900).deviations(table("tiny"), {"not begun": {"row": "vae"}}) == []
+
+
+def test_seeds_are_not_set_for_all_runs_of_a_row() -> None:
+    with pytest.raises(TextspaceError, match=r"leave it out, and say how many with --seeds"):
+        jobs_of(table("tiny"), None, Asked(changes=["training.seed=7"]))
+
+
+def test_other_text_makes_other_runs(tmp_path: Path) -> None:
+    """Whatever its folder is called, and packed or not."""
+
+    def job(folder: str, **changed: str) -> Job:
+        (tmp_path / folder / "ptb").mkdir(parents=True)
+        for split in ("train", "valid", "test"):
+            content = changed.get(split, "a word\n").encode()
+            packed = folder == "packed"
+            path = tmp_path / folder / "ptb" / (f"{split}.txt.gz" if packed else f"{split}.txt")
+            path.write_bytes(gzip.compress(content) if packed else content)
+        (tmp_path / folder / "ptb" / "README.md").write_text(folder)
+        return jobs_of(table("ptb-remedies"), tmp_path / folder, Asked(rows=["vae"], seeds=1))["vae-seed0"]
+
+    first = job("first")
+    done = {"digest": first.digest, "steps_at_most": None, "epochs_at_most": 100, "epochs": 100, "text": first.text}
+    assert first.is_trained(done)
+    assert job("packed").is_trained(done)
+    assert not job("mended", test="a mended word\n").is_trained(done)
+    assert job("unknown", test="b\n").is_trained({name: done[name] for name in done if name != "text"})
+    first.write(tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "step-00000001").mkdir(parents=True)
+    first.write(tmp_path / "run")
+    with pytest.raises(TextspaceError, match="holds a run on other text: choose another folder"):
+        job("other", train="b\n").write(tmp_path / "run")
+
+
+def test_logs_with_gaps_and_half_a_line_are_collected(tmp_path: Path) -> None:
+    """The mean code of a space that has collapsed has no Hoyer value; who is killed leaves half a line."""
+    lines = [{"event": "validation", "epoch": e, "seconds": e, "kl": 2.0 * e} for e in (1, 2, 3)]
+    lines[0] |= {"hoyer_means": 0.25}
+    lines[2] |= {"elbo": math.inf}
+    (tmp_path / "steps.jsonl").write_text("\n".join(json.dumps(line) for line in lines) + '\n{"event": "st')
+    found = collected(tmp_path)
+    assert found["epoch"] == [1, 2, 3]
+    assert found["by_epoch"] == {"elbo": [None, None, math.inf], "kl": [2, 4, 6], "hoyer_means": [0.25, None, None]}
+    each = table("yahoo-pooling")
+    run = {"row": each.drawn[0], "state": "done", **found}
+    run["by_epoch"] |= {column.key: [1.0, None, "Infinity"] for column in each.by_epoch}  # as in a file
+    assert draw_by_epoch(Reproduction(each, {"a": run}, {})) is not None
+
+
+def test_a_run_that_was_stopped_is_not_called_one_that_never_began(tmp_path: Path) -> None:
+    asked = Asked(rows=["vae"])
+    jobs = jobs_of(table("tiny"), None, asked)
+    (tmp_path / "vae-seed0" / "checkpoints" / "step-00000001").mkdir(parents=True)
+    found = gathered(table("tiny"), jobs, tmp_path, asked)
+    assert found.missing == {"vae-seed0": "stopped: goes on with the same command", "vae-seed1": "not begun"}
