@@ -92,10 +92,17 @@ def test_tables_are_listed(tmp_path: Path) -> None:
         (["yelp-few-labels", "--data", "."], "yelp_short has no file test: yelp-few-labels wants files train, valid"),
         (["tiny", "--rows", "vea"], "tiny has no row 'vea' to train; did you mean 'vae'?"),
         (["tiny", "--rows", "vae", "--set", "latent.dmi=3"], "recipe has no option 'latent.dmi'; did you mean"),
-        (["tiny", "--from", "nothing.json"], "cannot read the reproduction nothing.json"),
+        (["tiny", "--set", "training.seed=3"], "leave it out, and say how many with --seeds"),
+        (
+            ["tiny", "--device", "cpu", "--set", "training.precision=bf16"],
+            "bf16 is for the GPU and this run is on the CPU",
+        ),
+        (["tiny", "--from", "nothing.json"], "cannot read nothing.json: No such file or directory"),
+        (["tiny", "--from", "list.json"], "list.json is no result of textspace reproduce: give a NAME.json"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], sentence: str) -> None:
+    (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "yelp_short").mkdir()
     for name in ("train", "valid"):
         (tmp_path / "yelp_short" / f"{name}.tsv").write_text("1\tgood\n0\tbad\n")

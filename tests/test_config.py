@@ -102,7 +102,7 @@ def test_foreign_recipes_are_refused(text: str, sentence: str) -> None:
 
 
 def test_a_missing_recipe_file_is_one_sentence(tmp_path) -> None:
-    with pytest.raises(TextspaceError, match="cannot read the recipe"):
+    with pytest.raises(TextspaceError, match="there is no recipe"):
         Recipe.load(tmp_path / "none.json")
 
 

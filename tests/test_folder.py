@@ -194,7 +194,7 @@ RUINED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "tokenizer.json").unlink(),
         "is not a trained space: it has no tokenizer.json",
     ),
-    "nothing": (shutil.rmtree, "is not a trained space: it has no recipe.json"),
+    "nothing": (shutil.rmtree, "is not a trained space: it is not there"),
     "a newer format": (
         edited("recipe.json", lambda recipe: recipe.update(format=99, novelty={"kind": "new"})),
         "the recipe has format 99 and this version of textspace reads up to 1: update textspace",
@@ -214,11 +214,11 @@ RUINED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a recipe that is a list": (written("recipe.json", b"[1, 2]"), "the recipe is [1, 2], but input should be"),
     "a recipe cut short": (
         lambda folder: written("recipe.json", (folder / "recipe.json").read_bytes()[:99])(folder),
-        "the recipe is not JSON",
+        "recipe.json' is not JSON",
     ),
     "a recipe of bytes": (written("recipe.json", b"\xff\xfe\x00"), "cannot read the recipe"),
-    "a recipe nested deep": (written("recipe.json", b"[" * 100_000), "the recipe is not JSON"),
-    "a recipe of an endless number": (written("recipe.json", b"1" * 10_000), "the recipe is not JSON"),
+    "a recipe nested deep": (written("recipe.json", b"[" * 100_000), "recipe.json' is not JSON"),
+    "a recipe of an endless number": (written("recipe.json", b"1" * 10_000), "recipe.json' is not JSON"),
     "a recipe of another size": (
         edited("recipe.json", lambda recipe: recipe["latent"].update(dim=5)),
         "are of another model: 'posterior.mean.weight' has shape (4, 16) there and (5, 16) here",

@@ -104,7 +104,7 @@ def test_every_recipe_learns(name: str, tiny, runs: Path) -> None:
     if not (recipe.pretrain and recipe.pretrain.keep == "both"):
         assert np.mean(losses[:3]) > 0.92 * guess
     assert trained.steps == len(losses)
-    assert trained.stopped == "1 epochs done"
+    assert trained.stopped == "1 epoch done"
     assert trained.decoder_updates == math.ceil(360 / recipe.training.batch.sentences)
     (validation,) = records(trainer.folder / "steps.jsonl", "validation")
     assert trained.best == trainer._criterion(validation)

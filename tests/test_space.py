@@ -515,8 +515,25 @@ def test_scores_are_those_of_the_estimator_in_any_batch(space: Space, texts: lis
     np.testing.assert_allclose(space.score(texts[:5], samples=7, seed=5).nll_N, scores.nll_N[:5], rtol=1e-5)
     assert np.abs(space.score(texts, samples=7, seed=6).nll_N - scores.nll_N).max() > 1e-3
     assert len(space.score(texts[0], samples=2)) == 1
-    assert len(space.score([], samples=2)) == 0
+    nothing = space.score([], samples=2)
+    assert len(nothing) == 0
+    with pytest.raises(TextspaceError, match="no sentence was scored"):
+        nothing.estimates()
     assert space.score(texts, samples=0).nll_N is None
+
+
+def test_names_stand_for_what_they_name(space: Space, texts: list[str]) -> None:
+    codes_NZ = space.encode(texts[:3])
+    assert space.decode(codes_NZ, method="beam") == space.decode(codes_NZ, method=Beam())
+    with pytest.raises(TextspaceError, match="there is no decoding method 'bean'; did you mean 'beam'"):
+        space.decode(codes_NZ, method="bean")
+    with pytest.raises(TextspaceError, match="there is no suite 'quik'; did you mean 'quick'"):
+        space.evaluate(texts, suite="quik")
+    assert list(space.evaluate(texts, measures="reconstruction").entries) == ["reconstruction"]
+    with pytest.raises(TextspaceError, match=r"recipe has no option 'latent\.dimm'"):
+        Space.fit(texts, "vae", settings="latent.dimm=3")
+    with pytest.raises(TextspaceError, match="cannot learn from 5: give a file's name"):
+        Space.fit(5)
 
 
 def test_scores_follow_their_sentences(space: Space, language_model: Space, texts: list[str]) -> None:

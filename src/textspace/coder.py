@@ -34,7 +34,7 @@ class Coder(TextEncoder):
         self,
         codes: Any,
         *,
-        method: Method | None = None,
+        method: Method | str | None = None,
         batch_size: int | None = None,
         show_progress: bool = False,
         seed: int = 0,
@@ -45,7 +45,8 @@ class Coder(TextEncoder):
             codes: a vector of `dim` numbers, or a matrix with such rows; numpy, tensor, nested lists or scipy's sparse
                 matrices, which become dense a batch at a time. Where every token has a code, a matrix with such rows is
                 one sentence, and several are a list of matrices or an array with three axes.
-            method: `Greedy()` (default), `Sampling(...)` or `Beam(...)` of `textspace.generate`.
+            method: `Greedy()` (default), `Sampling(...)` or `Beam(...)` of `textspace.generate`, or a name: "greedy",
+                "sampling", "beam".
             batch_size: sentences at once; the result depends on it through rounding alone.
             show_progress: show a bar.
             seed: of sampling; each code's noise is keyed by its position.
@@ -58,7 +59,7 @@ class Coder(TextEncoder):
         self,
         codes_NZ: Tensor | SparseRows | TokenCodes | None,
         count: int,
-        method: Method,
+        method: Method | str,
         batch_size: int | None,
         show_progress: bool,
         seed: int,

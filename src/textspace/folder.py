@@ -71,7 +71,8 @@ def check(folder: Path) -> None:
     """Say so if a folder has not the files of a space."""
     missing = [name for name in (RECIPE, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]
     if missing:
-        raise TextspaceError(f"{folder} is not a trained space: it has no {missing[0]}")
+        why = f"it has no {missing[0]}" if folder.is_dir() else "it is a file" if folder.exists() else "it is not there"
+        raise TextspaceError(f"{folder} is not a trained space: {why}; train one with textspace train")
 
 
 def load(folder: Path | str, device: str = "cpu") -> Saved:

@@ -150,7 +150,7 @@ class Generated:
 def generate(
     decoder: StepDecoder,
     z_NZ: Tensor | PaddedCodes | None,
-    method: Method,
+    method: Method | str,
     *,
     rows_N: Tensor,
     seed: int = 0,
@@ -165,7 +165,7 @@ def generate(
     Args:
         decoder: of a model; used without dropout.
         z_NZ: codes; None for a language model.
-        method: how to choose the tokens.
+        method: how to choose the tokens, or the name of it.
         rows_N: a number for each sentence, which keys its draws: with the same number, seed and code, sampling gives
             the same sentence in any batch. Several samples of one code need different numbers.
         seed: of sampling.
@@ -183,6 +183,7 @@ def generate(
     >>> len(drawn.ids), drawn.ids[2] == again.ids[0]
     (4, True)
     """
+    method = method_named(method) if isinstance(method, str) else method
     vocabulary, weight = decoder.embedding.num_embeddings, decoder.embedding.weight
     count = len(rows_N) if count is None else count
     _demand(len(rows_N) == count, f"{count} sentences need as many rows, not {len(rows_N)}")

@@ -107,9 +107,12 @@ class Space(Coder):
 
         chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
         shorthands = {"training.epochs": epochs, "training.seed": seed}
+        settings = [settings] if isinstance(settings, str) else settings
         chosen = chosen.with_settings(settings).but({path: n for path, n in shorthands.items() if n is not None})
         chosen = chosen if sparsity is None else with_sparsity(chosen, sparsity)
         if not isinstance(source, str | Path | Corpus | Mapping):
+            if not isinstance(source, Iterable):
+                raise TextspaceError(f"cannot learn from {source!r}: give a file's name, or a list of sentences")
             source = corpus_of(source, options=options or ReadOptions(), normalise=chosen.text.normalise)
         with tempfile.TemporaryDirectory() as temporary:
             where = Path(out) if out is not None else Path(temporary)
@@ -142,7 +145,7 @@ class Space(Coder):
         *,
         what: Literal["mean", "sample"] = "mean",
         strength: float | None = None,
-        method: Method | None = None,
+        method: Method | str | None = None,
         batch_size: int | None = None,
         show_progress: bool = False,
         seed: int = 0,
@@ -166,7 +169,7 @@ class Space(Coder):
         of: Iterable[str] | None = None,
         chain: int = 0,
         lengths: Literal["decoded", "drawn"] = "decoded",
-        method: Method | None = None,
+        method: Method | str | None = None,
         batch_size: int | None = None,
         show_progress: bool = False,
         seed: int = 0,
@@ -222,7 +225,7 @@ class Space(Coder):
         steps: int = 7,
         path: CodePath = "linear",
         ends: Literal["mean", "sample"] = "mean",
-        method: Method | None = None,
+        method: Method | str | None = None,
         seed: int = 0,
     ) -> list[str]:
         """Sentences on the way from one to another, both ends included.
@@ -245,7 +248,7 @@ class Space(Coder):
         *,
         tokens: str | Sequence[str] | None = None,
         strength: float = 1.0,
-        method: Method | None = None,
+        method: Method | str | None = None,
         seed: int = 0,
     ) -> list[Variant]:
         """Sentences near another, like paraphrases: its code is moved at random and decoded.
@@ -378,7 +381,7 @@ class Space(Coder):
         """How good the space is on some text: a suite of measures, or those named.
 
         Args:
-            source: as for `fit`; its test split is measured on.
+            source: as for `fit`; its test split is measured on, or all sentences where they are given.
             suite: "quick", "standard" or "full".
             measures: instead of the suite's, by name (`textspace evaluate --list`).
             options: how to read the source, such as its label column.
@@ -391,9 +394,13 @@ class Space(Coder):
         Returns:
             A report: `.entries` by measure, `.save(folder)` writes JSON, Markdown and a page.
         """
+        from textspace.data.corpus import Corpus
         from textspace.evaluate import suite as suites
 
-        effort = suites.SUITES[suite]
+        effort = suites.effort_of(suite)
+        if not isinstance(source, str | Path | Corpus | Mapping):
+            source = {"test": source}
+        names = [measures] if isinstance(measures, str) else list(measures)
         subject = suites.subject_of(
             self,
             source,
@@ -404,7 +411,7 @@ class Space(Coder):
             baselines=baselines,
             show_progress=show_progress,
         )
-        return suites.evaluate(subject, suites.chosen_measures(suite, list(measures)), suite=suite, cache=cache)
+        return suites.evaluate(subject, suites.chosen_measures(suite, names), suite=suite, cache=cache)
 
     def __repr__(self) -> str:
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"

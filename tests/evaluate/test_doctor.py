@@ -43,7 +43,7 @@ STATES: dict[str, tuple[dict[str, float], list[dict[str, float]], str]] = {
     "no nats": (WELL | {"active_units": 1, "kl": 0.09, "mi": 0.05}, [], "collapsed"),
     "no KL alone": ({"kl": 0.05}, [], "collapsed"),
     "nothing told and no KL known": ({"mi": 0.05, "active_units": 2}, [], "collapsed"),
-    "a KL that is no information": (WELL | {"mi": 0.05}, [], "healthy"),
+    "a KL that is no information": (WELL | {"mi": 0.05}, [], "collapsed"),
     "few active, little KL": (WELL | {"active_units": 3, "kl": 0.9, "mi": 0.5}, [], "collapsing"),
     "few active, enough KL": (WELL | {"active_units": 3, "kl": 1.1, "mi": 0.5}, [], "healthy"),
     "enough active, little KL": (WELL | {"active_units": 4, "kl": 0.9, "mi": 0.5}, [], "healthy"),
@@ -514,7 +514,7 @@ def test_a_language_model_needs_no_doctor(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("nowhere", "nowhere is not a trained space: it has no recipe.json"),
+        ("nowhere", "nowhere is not a trained space: it is not there"),
         ("space --data none.txt", "none.txt"),
         ("space --data splits --split tset", "did you mean 'test'?"),
     ],

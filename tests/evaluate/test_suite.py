@@ -443,6 +443,16 @@ def test_the_measures_are_listed_with_what_they_need() -> None:
     assert listed["clusters"]["needs"] == ["codes", "labels", "train", "valid"]
 
 
+def test_an_evaluation_that_measures_nothing_leaves_the_report_there_was(folder: Path, tmp_path: Path) -> None:
+    asked = "evaluate", str(folder / "space"), "--data", str(folder / "my.tsv"), "--out", str(tmp_path), "--measure"
+    assert command(*asked, "reconstruction")[0] == 0
+    before = (tmp_path / "report.json").read_text()
+    code, _, err = command(*asked, "transfer")
+    assert code == 2
+    assert "nothing was measured and no report written: the files of the tasks are not given" in err.splitlines()[-1]
+    assert (tmp_path / "report.json").read_text() == before
+
+
 MISTAKES = {
     "no space": (["evaluate"], "name the folder of a trained space"),
     "no data": (["evaluate", "SPACE"], "give text to measure on"),

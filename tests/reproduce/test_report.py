@@ -155,7 +155,7 @@ def test_courses_and_features_are_drawn_where_there_are_any(tmp_path: Path) -> N
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"format": 1}')
-    with pytest.raises(TextspaceError, match="cannot read the reproduction"):
+    with pytest.raises(TextspaceError, match="is no result of textspace reproduce"):
         Reproduction.load(tmp_path / "x.json")
 
 

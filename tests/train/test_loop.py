@@ -301,5 +301,5 @@ def test_a_validation_that_is_not_finite_is_told_and_goes_on(trainer_of, monkeyp
         end_epoch()
 
     monkeypatch.setattr(trainer, "_end_epoch", badly_fitted)
-    assert trainer.run().stopped == "1 epochs done"
+    assert trainer.run().stopped == "1 epoch done"
     assert trainer.history[-1]["dual_kl"] == -math.inf

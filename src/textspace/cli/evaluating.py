@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from textspace.cli.shared import print_json, print_table, sources, tell
-from textspace.errors import TextspaceError, nearest
+from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
     from textspace.data.options import ReadOptions
@@ -52,13 +52,12 @@ class Asked:
 
 def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     """The report of the space in a folder, measured now or before."""
-    from textspace.evaluate.suite import SUITES, chosen_measures, subject_of
+    from textspace.evaluate.suite import chosen_measures, effort_of, subject_of
     from textspace.evaluate.suite import evaluate as run
     from textspace.space import Space
     from textspace.token_losses import precision_named
 
-    if asked.suite not in SUITES:
-        raise TextspaceError(f"there is no suite {asked.suite!r}; {nearest(asked.suite, SUITES)}")
+    effort = replace(effort_of(asked.suite), precision=precision_named(asked.precision))
     if asked.end_token not in ("included", "dropped", "length", "both"):
         raise TextspaceError(f"--end-token is {asked.end_token!r}: use included, dropped, length or both")
     if asked.tasks is not None and not asked.tasks.is_dir():
@@ -68,7 +67,6 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     names = [each for written in asked.measures for each in written.split(",") if each]
     measures = chosen_measures(suite, names, end_token)
     _check_baselines(asked, measures)
-    effort = replace(SUITES[suite], precision=precision_named(asked.precision))
     space = Space.load(folder, asked.device)
     _make(asked.out or report_folder(folder))
     subject = subject_of(
@@ -87,10 +85,14 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     # A folder that cannot be written, such as one on a shared disk, has no cache.
     cache = report_folder(folder) / "cache" if os.access(folder, os.W_OK) else None
     try:
-        return run(subject, measures, name=name, suite=suite, cache=cache, command=given_command(), say=tell)
+        report = run(subject, measures, name=name, suite=suite, cache=cache, command=given_command(), say=tell)
     except KeyboardInterrupt:
         tell("interrupted: finished measures are kept, and the same command goes on from there" if cache else "stopped")
         raise typer.Exit(130) from None
+    if not report.entries:  # which must not take the place of an earlier report
+        reasons = "; ".join(dict.fromkeys(report.skipped.values()))
+        raise TextspaceError(f"nothing was measured and no report written: {reasons}")
+    return report
 
 
 def _check_baselines(asked: Asked, measures: Mapping[str, Measure]) -> None:
@@ -168,11 +170,19 @@ def print_report(report: Report) -> None:
 
 
 def _print_findings(table: Table) -> None:
+    from rich.console import Console
+
     from textspace.evaluate.reports.text import alignment, shown_rows
 
-    typer.echo(f"{table.title}:")
+    rows = list(shown_rows(table))
+    widths = [max(map(len, cells)) for cells in zip(table.columns, *rows, strict=True)]
+    ends = [sum(widths[:count]) + 2 * (count - 1) for count in range(1, len(widths) + 1)]
+    fitting = max(2, sum(end <= Console().width for end in ends))
     sides = ["right" if side == "r" else "left" for side in alignment(table)]
-    print_table(dict(zip(table.columns, sides, strict=True)), shown_rows(table))
+    typer.echo(f"{table.title}:")
+    print_table(dict(list(zip(table.columns, sides, strict=True))[:fitting]), [row[:fitting] for row in rows])
+    if fitting < len(widths):
+        typer.echo(f"Columns that do not fit here: {len(widths) - fitting}; the report has them.")
     typer.echo()
 
 

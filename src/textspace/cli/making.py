@@ -99,12 +99,17 @@ def train(
     """
     from dataclasses import asdict
 
+    from textspace.folder import check
     from textspace.recipes import sized, with_sparsity
     from textspace.train.fit import rehearse
     from textspace.train.fit import train as fit
     from textspace.train.loop import Interrupted
 
     shorthands = {"training.epochs": epochs, "training.seed": seed}
+    if resume and not (out / "recipe.json").is_file():
+        raise TextspaceError(f"{out} holds no run to go on with: leave out --resume to begin one there")
+    if init is not None and not resume:
+        check(init)
     chosen = _recipe(recipe, config, out if resume else init)
     chosen = (sized(chosen, sizes) if sizes else chosen).with_settings(set_ or [])
     chosen = chosen.but({path: number for path, number in shorthands.items() if number is not None})
@@ -203,7 +208,7 @@ def describe(
         Console().print(render(description))
 
 
-recipes_app = typer.Typer(invoke_without_command=True, help="List the named recipes, or show one as JSON.")
+recipes_app = typer.Typer(invoke_without_command=True)
 app.add_typer(recipes_app, name="recipes")
 
 
@@ -229,8 +234,13 @@ def recipes(context: typer.Context, as_json: Json = False) -> None:
 
 
 @recipes_app.command("show")
-def recipes_show(name: Annotated[str, typer.Argument(show_default=False)]) -> None:
-    """Print a recipe as JSON, ready for `train --config`."""
+def recipes_show(name: Annotated[str, typer.Argument(show_default=False)], as_json: Json = True) -> None:
+    """Print a recipe as JSON, ready for `train --config`.
+
+    Example:
+
+      textspace recipes show vae > my-recipe.json
+    """
     from textspace.recipes import recipe
 
     typer.echo(recipe(name).to_json(), nl=False)

@@ -106,11 +106,14 @@ def reproduce(
             say=tell,
         )
     _show(known, folder, as_json)
-    if interrupted or known.missing:
-        tell(f"runs missing: {len(known.missing)}; the same command goes on where it stopped")
+    failed = sum(why.startswith("failed") for why in known.missing.values())
+    if failed:
+        tell(f"runs that failed: {failed}; see above why")
+    if interrupted or len(known.missing) > failed:
+        tell(f"runs missing: {len(known.missing) - failed}; the same command goes on where it stopped")
     if interrupted:
         raise typer.Exit(130)
-    if any(why.startswith("failed") for why in known.missing.values()):
+    if failed:
         raise typer.Exit(1)
 
 

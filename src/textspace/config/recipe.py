@@ -222,20 +222,23 @@ class Recipe(Config):
             raise TextspaceError(settings.sentence(error, cls)) from None
 
     @classmethod
-    def from_json(cls, text: str) -> Recipe:
+    def from_json(cls, text: str, name: str = "the recipe") -> Recipe:
+        """`name` is what to call it where it cannot be read."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:  # also numbers with too many digits, and bottomless nesting
-            raise TextspaceError(f"the recipe is not JSON: {error}") from None
+            raise TextspaceError(f"{name} is not JSON: {error}") from None
         return cls.parse(data)
 
     @classmethod
     def load(cls, path: Path | str) -> Recipe:
         try:
             text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise TextspaceError(f"there is no recipe {str(path)!r}: check the path") from None
         except (OSError, UnicodeDecodeError) as error:
             raise TextspaceError(f"cannot read the recipe {str(path)!r}: {error}") from None
-        return cls.from_json(text)
+        return cls.from_json(text, f"the recipe {str(path)!r}")
 
     def to_json(self) -> str:
         return self.model_dump_json(indent=2) + "\n"

@@ -196,7 +196,7 @@ def _build(name: str, found: list[Found], options: ReadOptions, clean: Callable[
     if not report.kept:
         met = report.lines()[0] if report.read else "it is empty"
         raise TextspaceError(f"nothing is left of {name!r} ({met}); give a source with at least one sentence")
-    if any("" in source.readers for source in found):
+    if len(splits) > 1 and any("" in source.readers for source in found):
         sizes = ", ".join(f"{split} {len(each):,}" for split, each in splits.items())
         report.notes.append(f"no splits given: cut at random with seed {options.seed} into {sizes}")
     sources = tuple(one.name for one in found)

@@ -78,7 +78,8 @@ def find(source: str | Path, options: ReadOptions) -> list[Found]:
         raise TextspaceError(f"cannot read {name!r}: {problem.strerror or reason(problem)}") from problem
     if siblings is None:
         raise TextspaceError(f"there is no file {name!r}, nor a folder {str(path.parent)!r}; check the path")
-    raise TextspaceError(f"there is no file {name!r}; {close_names(path.name, siblings)}")
+    alike = close_names(path.name, [*siblings, "builtin"])
+    raise TextspaceError(f"there is no file {name!r}; {alike if 'others' not in alike else 'check the path'}")
 
 
 def file_reader(path: Path, options: ReadOptions) -> Reader:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import standard_error
 from textspace.types import Bound, EndToken, Estimate
 
@@ -74,6 +75,8 @@ class Likelihood:
 
     def estimates(self) -> dict[str, Estimate]:
         """Every number of the corpus: nats per sentence, and perplexities per word, token and character."""
+        if not len(self):
+            raise TextspaceError("no sentence was scored, so there is nothing to sum up: give at least one")
         found = {"reconstruction": self._mean("reconstruction, -E_q log p(x|z)", self.reconstruction_N, "none")}
         for name, kl_N in self.kl_N.items():
             label = "kl" if len(self.kl_N) == 1 else f"kl_{name}"

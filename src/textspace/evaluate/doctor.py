@@ -131,8 +131,8 @@ take and does not use are advised. Those for codes of tokens come first and are 
 _LONGER = "--epochs 30 (codes often come into use only after several passes over the text)"
 
 COLLAPSED_BELOW = 0.1
-"""Nats: a KL and a mutual information below this are those of a code that tells nothing. A code is a sentence's, or a
-token's where each has one, here and in all limits below."""
+"""Nats: a mutual information below this, or a KL where that is all one knows, is that of a code that tells nothing. A
+code is a sentence's, or a token's where each has one, here and in all limits below."""
 
 FEW_ACTIVE = 0.1
 """Share of the dimensions below which active ones are few."""
@@ -223,8 +223,9 @@ def diagnose(
         return Diagnosis("unknown", f"How the codes are cannot be said: it takes {wanted}, and none of them is known.")
 
     facts = _facts(known, recipe)
-    # Where one of the two is missing the other stands for it: a code tells at most what it costs.
-    if active == 0 or (nats and max(nats) < COLLAPSED_BELOW):
+    # A code tells at most what it costs, which stands for it where it is not known: costs may be those of a distance
+    # from the prior that all codes share, and tell nothing.
+    if active == 0 or (nats and nats[-1] < COLLAPSED_BELOW):
         alike = known.get("feature_cosine")
         facts += "" if alike is None else f", and two {_unit(recipe)}s' features have cosine {alike:.2f}"
         used = any(line.get("mi", 0.0) >= COLLAPSED_BELOW for line in map(known_numbers, history))

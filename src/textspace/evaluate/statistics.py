@@ -25,4 +25,5 @@ def spread_rows(count: int, limit: int) -> NDArray[np.int64]:
 
 def standard_error(values_N: NDArray[np.float64]) -> float | None:
     """Of a mean; None where there are fewer than two values."""
-    return float(np.std(values_N, ddof=1) / math.sqrt(len(values_N))) if len(values_N) > 1 else None
+    with np.errstate(invalid="ignore"):  # of infinite values it is not a number
+        return float(np.std(values_N, ddof=1) / math.sqrt(len(values_N))) if len(values_N) > 1 else None

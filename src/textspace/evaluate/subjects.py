@@ -132,9 +132,7 @@ def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -
         return uncut if same else open_corpus(source, options, normalise=normalise)
     whole = uncut.splits["train"]
     notes.append(f"{uncut.name} has no splits and the space was not trained on it: all of it is the test split")
-    # The report speaks of a cut into one part, which is none.
-    told = [note for note in uncut.report.notes if not note.startswith("no splits given")]
-    return replace(uncut, splits={"test": whole}, report=replace(uncut.report, notes=told))
+    return replace(uncut, splits={"test": whole})
 
 
 def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:

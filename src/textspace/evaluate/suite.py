@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import textspace
-from textspace.errors import TextspaceError
+from textspace.errors import TextspaceError, nearest
 from textspace.evaluate.measure import Effort, Findings, Measure, Need, Subject, Suite
 from textspace.evaluate.registry import measures_named, measures_of, theme_of
 from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
@@ -73,8 +73,14 @@ _MISSING: dict[Need, tuple[Callable[[Subject], bool], str]] = {
         lambda subject: subject.test.labels is not None,
         "the test sentences have no labels: name their column with --label-column",
     ),
-    "train": (lambda subject: "train" in subject.splits, "the text has no training split"),
-    "valid": (lambda subject: "valid" in subject.splits, "the text has no validation split"),
+    "train": (
+        lambda subject: "train" in subject.splits,
+        "the text has no training split: name a folder or file that has one",
+    ),
+    "valid": (
+        lambda subject: "valid" in subject.splits,
+        "the text has no validation split: name a folder or file that has one",
+    ),
     "builtin": (
         lambda subject: subject.builtin,
         "the truth is known of the built-in corpus alone: give --data builtin",
@@ -90,6 +96,13 @@ _MISSING: dict[Need, tuple[Callable[[Subject], bool], str]] = {
 def missing(measure: Measure, subject: Subject) -> str | None:
     """Why a subject cannot be measured so, or None where it can."""
     return next((reason for met, reason in (_MISSING[need] for need in measure.needs) if not met(subject)), None)
+
+
+def effort_of(suite: str) -> Effort:
+    """How hard the measures of a suite try, by its name."""
+    if suite not in SUITES:
+        raise TextspaceError(f"there is no suite {suite!r}; {nearest(suite, SUITES)}")
+    return SUITES[suite]
 
 
 def chosen_measures(suite: Suite, names: list[str] | None = None, end: EndTokens = "included") -> dict[str, Measure]:

@@ -158,8 +158,12 @@ class Reproduction:
                 )
             table = Table.from_dict(data["table"])
             return cls(table, data["runs"], data["wanted"], data["command"], data["deviations"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TextspaceError(f"cannot read the reproduction {path}: {error}") from None
+        except OSError as error:
+            raise TextspaceError(f"cannot read {path}: {error.strerror or error}") from None
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise TextspaceError(
+                f"{path} is no result of textspace reproduce: give a NAME.json that it has written"
+            ) from None
 
     def joined(self, other: Reproduction) -> Reproduction:
         """With the runs of another; of a run that both have the other's, unless only ours is done."""

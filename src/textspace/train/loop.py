@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from textspace.config import IwaeObjective, Recipe
+from textspace.config import IwaeObjective, Recipe, Training
 from textspace.data.batching import Mixing
 from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
@@ -96,8 +96,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.training = recipe, recipe.training
         self.processes = processes or Processes()
-        if (precision := self.training.precision) != "fp32" and self.processes.device.type == "cpu":
-            raise TextspaceError(f"training.precision={precision} is for the GPU and this run is on the CPU: use fp32")
+        check_precision(self.training, self.processes.device.type)
         self.model = model.to(self.processes.device)
         self.valid, self.folder, self.data = valid, folder, data
         self.silent = silent or not self.processes.first
@@ -217,7 +216,7 @@ class Trainer:
         if self.training.steps is not None and self.step >= self.training.steps:
             return f"{self.training.steps} steps done"
         if self.stream.epoch + self.stream.at_epoch_end >= self.training.epochs:
-            return f"{self.training.epochs} epochs done"
+            return f"{self.training.epochs} {'epoch' if self.training.epochs == 1 else 'epochs'} done"
         return None
 
     def _end_epoch(self) -> None:
@@ -380,6 +379,14 @@ class Trainer:
             parameters=sum(self.model.parameter_counts().values()),
             encoder_updates=self.updates["encoder"] if self.model.encoder is not None else 0,
             decoder_updates=self.updates["decoder"],
+        )
+
+
+def check_precision(training: Training, device: str) -> None:
+    """Say so where a device has not the precision asked for."""
+    if training.precision != "fp32" and device == "cpu":
+        raise TextspaceError(
+            f"training.precision={training.precision} is for the GPU and this run is on the CPU: use fp32"
         )
 
 

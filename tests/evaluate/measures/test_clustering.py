@@ -70,6 +70,23 @@ def test_a_component_without_a_class_and_a_class_without_a_component_are_wrong()
     assert one_to_one_names(np.array([0, 1, 1]), np.array([2, 1, -1]), 2).tolist() == [2, 1]
 
 
+def test_test_sentences_of_classes_that_training_lacks_are_wrong(space, chance) -> None:
+    """Though some clusters are named after validation sentences of those."""
+
+    def labels(size: int) -> np.ndarray:
+        return np.arange(size) % (2 if size == SIZES["train"] else 3)
+
+    def codes(numbers: np.ndarray) -> np.ndarray:
+        spread = chance.normal(size=(len(numbers), 2))
+        if len(numbers) == SIZES["train"]:  # some of which lie where the third class will
+            numbers = np.where(np.arange(len(numbers)) < 60, 2, numbers)
+        return CORNERS[numbers] + spread
+
+    found = clusters(subject_with(space, labels, codes))
+    assert found.estimates["most_probable"].value == pytest.approx(200 / 3, abs=2)
+    assert np.sum(found.per_sentence["most_probable"][2::3]) == 0
+
+
 def test_a_component_is_named_by_its_most_probable_sentence() -> None:
     responsibility_NC = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.2, 0.8, 0.0], [0.45, 0.05, 0.5]])
     assert most_probable_names(responsibility_NC, np.array([4, 1, 1, 2])).tolist() == [4, 1, 1]

@@ -84,13 +84,16 @@ def most_probable_names(responsibility_NC: Floats, classes_N: Ints) -> Ints:
 
 
 def chance_rate(names_C: Ints, component_N: Ints, classes_N: Ints) -> float:
-    """The accuracy (0 to 1) of named components if they had nothing to do with the classes.
+    """The accuracy (0 to 1) of named components if they had nothing to do with the classes; -1 is always wrong.
 
     >>> chance_rate(np.array([0, 1]), np.array([0, 1, 0, 1]), np.array([0, 0, 0, 1]))
     0.5
+    >>> chance_rate(np.array([0, -1]), np.array([0, 1, 0, 1]), np.array([0, 0, -1, -1]))
+    0.25
     """
     predicted = names_C[component_N]
-    return float(sum((predicted == name).mean() * (classes_N == name).mean() for name in np.unique(predicted)))
+    names = [name for name in np.unique(predicted) if name >= 0]
+    return float(sum((predicted == name).mean() * (classes_N == name).mean() for name in names))
 
 
 def clusters(subject: Subject) -> Findings:
@@ -120,7 +123,7 @@ def clusters(subject: Subject) -> Findings:
             else:
                 names_C = most_probable_names(mixture.predict_proba(valid_NZ), valid.classes_N)
             test_component_N = mixture.predict(test_NZ)
-            correct_RN[run] = names_C[test_component_N] == test.classes_N
+            correct_RN[run] = (names_C[test_component_N] == test.classes_N) & (test.classes_N >= 0)
             chances.append(100 * chance_rate(names_C, test_component_N, test.classes_N))
         per_run_R = 100 * correct_RN.mean(1)
         settings: Settings = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.data.tokenizers import UNKNOWN
+from textspace.evaluate import text_metrics
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.classifiers import (
     Settings,
@@ -125,17 +124,11 @@ def few_labels(subject: Subject) -> Findings:
 
 def unknown_share(sentences: Sentences) -> Estimate:
     """How much of the text the space cannot know: much of it where a space is probed on another corpus."""
-    split = sentences.split
-    before = np.concatenate([[0], (np.asarray(split.tokens) == UNKNOWN).cumsum()])
-    unknown_N, tokens_N = np.diff(before[split.offsets]), np.diff(split.offsets)
-    total, n = int(tokens_N.sum()), len(tokens_N)
-    share = float(unknown_N.sum() / total) if total else 0.0
-    error = None
-    if n > 1 and total:  # of a ratio of sums, by the delta method
-        error = float(100 * (unknown_N - share * tokens_N).std(ddof=1) / math.sqrt(n) / tokens_N.mean())
+    found = text_metrics.unknown_share(sentences.split)
     name = f"tokens (%) of the {sentences.name} sentences that are unknown to the space"
-    settings: Settings = {"error": "standard error over sentences", "tokens": total}
-    return Estimate(name, 100 * share, error, n, "none", "lower", settings)
+    settings: Settings = {"error": "standard error over sentences", "tokens": int((sentences.split.lengths - 2).sum())}
+    error = None if found.stderr is None else 100 * found.stderr
+    return Estimate(name, 100 * found.value, error, len(sentences.split), "none", "lower", settings)
 
 
 # Networks
