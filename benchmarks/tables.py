@@ -204,8 +204,11 @@ def main() -> None:
     if given.list:
         print("\n".join(wanted) or "nothing is missing")
         return
-    for name, job in wanted.items():
-        job.write(given.out / name)
+    try:
+        for name, job in wanted.items():
+            job.write(given.out / name)
+    except TextspaceError as error:
+        sys.exit(f"{error}")
     processes = side_by_side(
         {name: command_of(given.out / name) for name in wanted},
         given.out,

@@ -153,7 +153,10 @@ def test_files_of_other_programs(tmp_path: Path) -> None:
 def test_a_vector_is_one_code(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.ones(5))
     assert read_codes(tmp_path / "one.npy", dim=5).shape == (1, 5)
-    assert sentence(tmp_path / "one.npy", 4) == "one.npy has 5 columns and this space has 4 dimensions"
+    assert (
+        sentence(tmp_path / "one.npy", 4)
+        == "one.npy has 5 columns and this space has 4 dimensions: give codes that this space made"
+    )
 
 
 def test_long_texts(tmp_path: Path) -> None:
@@ -195,7 +198,10 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     feed(monkeypatch, b"")
     assert read_codes("-", dim=4).shape == (0, 4)
     feed(monkeypatch, b'{"code": [1]}\n')
-    assert sentence("-", 2) == "standard input has 1 column and this space has 2 dimensions"
+    assert (
+        sentence("-", 2)
+        == "standard input has 1 column and this space has 2 dimensions: give codes that this space made"
+    )
     feed(monkeypatch, b"the cat sat\n")
     assert sentence("-") == "standard input must name columns z0, z1 and so on without a gap in its first line"
 
@@ -293,7 +299,9 @@ def test_bad_files_of_every_ending(tmp_path: Path, ending: str) -> None:
     name = path.name
     assert sentence(path) == f"there is no file {name}"
     written(path, EXTREMES)
-    assert sentence(path, 32) == f"{name} has 3 columns and this space has 32 dimensions"
+    assert (
+        sentence(path, 32) == f"{name} has 3 columns and this space has 32 dimensions: give codes that this space made"
+    )
     path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0 and so on\xff")
     assert name in sentence(path)
     path.unlink()
@@ -595,7 +603,10 @@ def test_sparse_files_whose_parts_do_not_fit(tmp_path: Path) -> None:
     assert not (tmp_path / "trapped").exists()
     sparse.save_npz(path, sparse.dia_matrix(codes))
     assert "its matrix is dia and not one of csr, csc, coo" in sentence(path)
-    assert sentence(written_sparse(path, codes), dim=7) == "codes.npz has 6 columns and this space has 7 dimensions"
+    assert (
+        sentence(written_sparse(path, codes), dim=7)
+        == "codes.npz has 6 columns and this space has 7 dimensions: give codes that this space made"
+    )
     codes.data[codes.indptr[3]] = np.nan
     assert sentence(with_arrays(path, codes)).startswith("row 4 of codes.npz has a number that is NaN")
 

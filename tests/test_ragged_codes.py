@@ -96,7 +96,9 @@ def test_files_of_one_kind_are_no_files_of_the_other(tmp_path: Path) -> None:
     assert sentence(tokens, of_tokens=False) == (
         "FILE has a code for each token, and this space one for each sentence: give the codes that it encodes itself"
     )
-    assert sentence(tokens, dim=4) == "FILE has 3 columns and this space has 4 dimensions"
+    assert (
+        sentence(tokens, dim=4) == "FILE has 3 columns and this space has 4 dimensions: give codes that this space made"
+    )
 
 
 BAD_ARRAYS: dict[str, tuple[dict[str, Any], str]] = {

@@ -183,7 +183,7 @@ def _checked(codes: Any, name: str, dim: int | None) -> Any:
         codes = codes.reshape(0, dim)
     if dim not in (None, codes.shape[1]):
         counts = [f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in ((codes.shape[1], "column"), (dim, "dimension"))]
-        raise TextspaceError(f"{name} has {counts[0]} and this space has {counts[1]}")
+        raise TextspaceError(f"{name} has {counts[0]} and this space has {counts[1]}: give codes that this space made")
     with np.errstate(over="ignore"):
         codes = codes.astype(np.float32, copy=False)
     bad = _not_finite(codes)

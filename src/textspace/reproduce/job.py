@@ -13,7 +13,9 @@ from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.token_losses import Precision
 from textspace.train import checkpoints
+from textspace.train.loop import check_precision
 from textspace.train.pretraining import first_phase
+from textspace.train.processes import Processes
 from textspace.train.resuming import weight_relevant
 
 __all__ = ["NUMBERS", "Job", "read_json"]
@@ -63,7 +65,11 @@ class Job:
         return _digest(weight_relevant(phase).but({"training.epochs": phase.training.epochs}))
 
     def write(self, folder: Path) -> None:
-        """Leave the job where a worker finds it; a folder with a run of another recipe or text is refused."""
+        """Leave the job where a worker finds it.
+
+        What cannot run here, and a folder with a run of another recipe or text, are refused.
+        """
+        check_precision(self.recipe.training, Processes(self.device).device.type)
         if (found := read_json(folder / JOB)) and checkpoints.newest(folder):
             earlier = Job.from_dict(found)
             others = {"with other settings": earlier.digest != self.digest, "on other text": self._differs(found)}
