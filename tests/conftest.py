@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import torch
 from helpers import TOKEN_RECIPE, short_sentences, small, tiny_sentences
@@ -19,6 +20,8 @@ from textspace.space import Space
 from textspace.train.fit import Prepared, prepare
 
 torch.set_num_threads(1)  # small models gain nothing from more, and lose much when something else runs beside
+hypothesis.settings.register_profile("whatever the time", deadline=None)
+hypothesis.settings.load_profile("whatever the time")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -169,6 +169,10 @@ def test_sparse_samples_are_the_samples_with_zeros_where_off(space: Space) -> No
     )
 
 
+def test_no_variants_are_none(space: Space) -> None:
+    assert space.vary("anna sees cats", 0) == []
+
+
 def test_sparse_codes_of_length_1(space: Space) -> None:
     codes = space.encode(TEXTS, sparse=True)
     scaled = space.encode(TEXTS, sparse=True, normalize=True)

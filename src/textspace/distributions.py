@@ -290,7 +290,7 @@ PROPOSALS_AT_ONCE = 2**24
 def _gamma(concentration: Tensor, noise: Noise, stream: str, samples: int, axes: tuple[int, ...]) -> Tensor:
     """Standard gamma variables with keyed noise and pathwise gradients, in float64; some samples at a time."""
     each = concentration.detach().expand(samples, len(noise.rows_B), *axes)
-    at_once = max(1, PROPOSALS_AT_ONCE // (each[0].numel() * TRIES))
+    at_once = max(1, PROPOSALS_AT_ONCE // max(1, each.shape[1:].numel() * TRIES))
     drawn = [_gamma_values(part, noise.after(at_once * i), stream) for i, part in enumerate(each.split(at_once))]
     return _Pathwise.apply(concentration.expand_as(each), torch.cat(drawn))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +53,7 @@ def mistake(source: Any, options: ReadOptions | None = None, **more: Any) -> str
 # --- cutting ---
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     count=st.integers(1, 300),
     valid=st.floats(0, 0.9),
@@ -133,7 +134,7 @@ def test_iterations_may_overlap() -> None:
 # --- given splits without valid ---
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     count=st.integers(1, 300),
     valid=st.floats(0, 0.9),
@@ -325,6 +326,27 @@ def test_columns_of_the_first_file_hold_for_all(tmp_path: Path) -> None:
     assert texts(open_corpus(tmp_path), "test") == ["short"]
     write(tmp_path / "glob", a__tsv="short\ta long sentence\n", b__tsv="a long sentence\tshort\n")
     assert texts(open_corpus(str(tmp_path / "glob" / "*"))) == ["a long sentence", "short"]
+    given = {"test": tmp_path / "test.tsv", "train": tmp_path / "train.tsv"}  # in whatever order
+    assert texts(open_corpus(given), "test") == ["short"]
+
+
+def test_a_class_that_reads_like_a_column_is_none_where_the_first_file_has_no_header(tmp_path: Path) -> None:
+    write(tmp_path, train__tsv="it is so\tstatement\n" * 9, test__tsv="is it so ?\tquestion\nit is\tstatement\n")
+    corpus = open_corpus(tmp_path, ReadOptions(text=1, label=2))
+    assert texts(corpus, "test") == ["is it so ?", "it is"]
+    assert corpus.labels == ("question", "statement")
+
+
+@pytest.mark.parametrize("source", ["", " ", ["builtin:9", ""]])
+def test_a_source_without_a_name_is_not_the_folder_one_is_in(source: Any, tmp_path: Path, monkeypatch) -> None:
+    write(tmp_path, train__txt="a secret\n")
+    monkeypatch.chdir(tmp_path)
+    assert mistake(source) == "a source has no name: give a file, a folder or builtin"
+
+
+def test_labels_may_be_an_array() -> None:
+    corpus = corpus_of(["a b", "c d", "e f"], labels=np.array([0, 1, 0]))
+    assert corpus.labels == ("0", "1")
 
 
 # --- several sources, mappings, standard input ---

@@ -73,7 +73,7 @@ def written(sentences: list[str], kind: str) -> str:
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
 @pytest.mark.parametrize("kind", [".txt", ".tsv", ".csv", ".jsonl"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sentences=st.lists(ODD, min_size=1, max_size=8))
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, kind: str, packed: str, sentences: list[str]) -> None:
     if kind == ".tsv":

@@ -30,6 +30,12 @@ def test_chance_is_the_mean_over_all_orders(n: int, m: int) -> None:
     assert np.allclose(np.concatenate(chance(np.array([n]), np.array([m]))), expected, atol=1e-12)
 
 
+def test_chance_of_many_answers() -> None:
+    """With half of very many right it is that of coins: E 1 / rank = ln 2."""
+    found = chance(np.array([40_000]), np.array([20_000]))
+    assert found.mrr_Q[0] == pytest.approx(np.log(2), abs=1e-4)
+
+
 def far_apart(found: Quality, expected: Quality) -> np.ndarray:
     """In standard errors, of each of the three."""
     return np.array(

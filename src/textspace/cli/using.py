@@ -227,7 +227,6 @@ def neighbors(
     split: Split = None,
     text_column: TextColumn = None,
     header: Header = None,
-    seed: Seed = 0,
     device: Device = None,
     as_json: Json = False,
 ) -> None:

@@ -33,7 +33,7 @@ __all__ = ["EncodedCorpus", "EncodedSplit", "OverLong", "encode_corpus"]
 
 OverLong = Literal["drop", "truncate"]
 
-_FORMAT = 1  # raise when the files or the meaning of an array change: older caches are then left alone
+_FORMAT = 2  # raise when the files or the meaning of an array change: older caches are then left alone
 _CHUNK_SENTENCES = 8_192
 _CHUNK_CHARACTERS = 4_000_000  # keeps memory flat when sentences are very long
 _STALE_SECONDS = 7 * 24 * 3600
@@ -47,7 +47,7 @@ _DTYPES: dict[str, DTypeLike] = {
     "words": np.int32,
     "chars": np.int32,
     "labels": np.int32,
-    "sources": np.int16,
+    "sources": np.int32,
 }
 _ENCODER_DTYPES: dict[str, DTypeLike] = {"encoder_tokens": np.uint32, "encoder_offsets": np.int64}
 """Where a pretrained encoder reads the text too: as `tokens` and `offsets`, its special tokens included."""
@@ -281,7 +281,7 @@ class _Recipe:
             "labels": np.array(
                 [-1 if record.label is None else numbers[record.label] for record, *_ in sentences], np.int32
             ),
-            "sources": np.array([record.source for record, *_ in sentences], np.int16),
+            "sources": np.array([record.source for record, *_ in sentences], np.int32),
         }
         if self.tokenizer.encoder is not None:
             read = self.tokenizer.encoder.encode([text for _, text, _ in sentences])

@@ -56,6 +56,8 @@ class Found:
 def find(source: str | Path, options: ReadOptions) -> list[Found]:
     """The sources behind a name: one, or several where a glob matches files that name no split."""
     name = str(source)
+    if not name.strip():
+        raise TextspaceError("a source has no name: give a file, a folder or builtin")
     if name == "-":
         return [Found(name, {"": stream_reader("standard input", sys.stdin.buffer, options)})]
     if name.startswith("hf:"):
@@ -116,9 +118,11 @@ def find_given(sources: Mapping[str, Any], options: ReadOptions) -> Found:
     """The source made of a mapping from split to a name or to sentences."""
     readers: dict[str, Reader] = {}
     notes: list[str] = []
-    for name, source in sources.items():
+    for name in sources:
         if name not in SPLITS:
             raise TextspaceError(f"there is no split {name!r}; {close_names(str(name), SPLITS)}")
+    for name in (split for split in SPLITS if split in sources):
+        source = sources[name]
         if not isinstance(source, str | Path):
             readers[name] = iterable_reader(name, source, None, options)
             continue
@@ -128,6 +132,8 @@ def find_given(sources: Mapping[str, Any], options: ReadOptions) -> Found:
             raise TextspaceError(f"{str(source)!r} is not one stream for the split {name!r}; name a single file")
         readers[name] = reader
         notes += found[0].notes
+        if reader.options.text is not None:  # the columns settled for the first hold for all
+            options = reader.options
     return Found("given splits", readers, notes)
 
 

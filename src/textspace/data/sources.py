@@ -188,7 +188,9 @@ def delimited_reader(path: Path, options: ReadOptions) -> Reader:
     width = len(names) if names else Counter(map(len, sample)).most_common(1)[0][0]
     columns = choose_columns(names, width, sample[1:] if names else sample, options, where)
     rows = partial(_delimited_rows, path, header, width, columns)
-    return Reader(str(path), rows, columns.options, columns.note)
+    # In files that follow one without a header, a sentence or class that reads like a column's name is none.
+    settled = columns.options if header else replace(columns.options, header=False)
+    return Reader(str(path), rows, settled, columns.note)
 
 
 def _delimited_rows(path: Path, header: bool, width: int, columns: Columns, report: ReadReport) -> Iterator[Row]:
@@ -322,7 +324,7 @@ def iterable_reader(name: str, sentences: Iterable[str], labels: Iterable[Any] |
     settled = replace(options, text=None, label=None)
     if isinstance(sentences, str):
         raise TextspaceError("sentences must be a list of strings, not one string; for a file use open_corpus(path)")
-    if all(iter(values) is not values for values in (sentences, labels or ())):
+    if all(iter(values) is not values for values in (sentences, () if labels is None else labels)):
         return Reader(name, partial(_iterable_rows, sentences, labels), settled)
     spool = _Spool(".jsonl")
     with spool.path.open("w", encoding="utf-8") as copy:

@@ -89,16 +89,18 @@ def quality(ranks_N: Ints, right_N: Bools, counts_Q: Ints) -> Quality:
 def chance(counts_Q: Ints, right_Q: Ints) -> Quality:
     """What a random order gives on average, exactly.
 
-    With m of n answers right, the first right one is at rank r with probability C(n - r, m - 1) / C(n, m), and rank r
-    holds a right answer that finds (r - 1) (m - 1) / (n - 1) others above it.
+    With m of n answers right, the first right one is at rank 1 with probability m / n and at rank r + 1 with
+    (n - m - r + 1) / (n - r) times that at rank r; and rank r holds a right answer that finds
+    (r - 1) (m - 1) / (n - 1) others above it.
 
     >>> [values_Q.round(4).tolist() for values_Q in chance(np.array([3, 4]), np.array([1, 4]))]
     [[0.3333, 1.0], [0.6111, 1.0], [0.6111, 1.0]]
     """
-    reciprocal = [
-        math.fsum(math.comb(n - r, m - 1) / r for r in range(1, n - m + 2)) / math.comb(n, m)
-        for n, m in zip(counts_Q.tolist(), right_Q.tolist(), strict=True)
-    ]
+    reciprocal = []
+    for n, m in zip(counts_Q.tolist(), right_Q.tolist(), strict=True):
+        rank_R = np.arange(1, n - m + 1)
+        first_R = m / n * np.cumprod(np.append(1.0, (n - m - rank_R + 1) / (n - rank_R)))
+        reciprocal.append(math.fsum(first_R / np.arange(1, n - m + 2)))
     precision = [
         math.fsum((1 + (r - 1) * (m - 1) / max(n - 1, 1)) / r for r in range(1, n + 1)) / n
         for n, m in zip(counts_Q.tolist(), right_Q.tolist(), strict=True)

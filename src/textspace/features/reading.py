@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def read_features(
         `.dimensions`, and `.save(folder)` for JSON and a page.
     """
     clean = normaliser(space.recipe.text.normalise)
-    given, given_labels = listed(texts), None if labels is None else list(labels)
+    given, given_labels = listed(texts), _strings(labels)
     _check(space, given, given_labels, limit, top)
     rows = spread_rows(len(given), limit).tolist()
     kept = [given[row] for row in rows]
@@ -274,3 +274,7 @@ def _strongest(texts: list[str], of_N: Bools, strength_N: Floats, top: int) -> l
         if len(found) == top:
             break
     return list(found.values())
+
+
+def _strings(labels: Iterable[Any] | None) -> list[str | None] | None:
+    return None if labels is None else [None if label is None else str(label) for label in labels]
