@@ -13,7 +13,6 @@ from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.token_losses import Precision
 from textspace.train import checkpoints
-from textspace.train.loop import check_precision
 from textspace.train.pretraining import first_phase
 from textspace.train.processes import Processes
 from textspace.train.resuming import weight_relevant
@@ -69,7 +68,7 @@ class Job:
 
         What cannot run here, and a folder with a run of another recipe or text, are refused.
         """
-        check_precision(self.recipe.training, Processes(self.device).device.type)
+        Processes(self.device).check_precision(self.recipe.training.precision)
         if (found := read_json(folder / JOB)) and checkpoints.newest(folder):
             earlier = Job.from_dict(found)
             others = {"with other settings": earlier.digest != self.digest, "on other text": self._differs(found)}

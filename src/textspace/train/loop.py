@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from textspace.config import IwaeObjective, Recipe, Training
+from textspace.config import IwaeObjective, Recipe
 from textspace.data.batching import Mixing
 from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
@@ -96,7 +96,7 @@ class Trainer:
     ) -> None:
         self.recipe, self.training = recipe, recipe.training
         self.processes = processes or Processes()
-        check_precision(self.training, self.processes.device.type)
+        self.processes.check_precision(self.training.precision)
         self.model = model.to(self.processes.device)
         self.valid, self.folder, self.data = valid, folder, data
         self.silent = silent or not self.processes.first
@@ -379,14 +379,6 @@ class Trainer:
             parameters=sum(self.model.parameter_counts().values()),
             encoder_updates=self.updates["encoder"] if self.model.encoder is not None else 0,
             decoder_updates=self.updates["decoder"],
-        )
-
-
-def check_precision(training: Training, device: str) -> None:
-    """Say so where a device has not the precision asked for."""
-    if training.precision != "fp32" and device == "cpu":
-        raise TextspaceError(
-            f"training.precision={training.precision} is for the GPU and this run is on the CPU: use fp32"
         )
 
 
