@@ -131,7 +131,7 @@ def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
 
 
 def _source(table: Table, data: Path | None) -> tuple[str, str | None]:
-    """The corpus of a table, and the digest of its files."""
+    """The corpus of a table, and the digest of its files where it has one for each split."""
     if table.builtin:
         return table.corpus, None
     if data is None:
@@ -144,7 +144,8 @@ def _source(table: Table, data: Path | None) -> tuple[str, str | None]:
     there = {split: reader.name for found in find(folder, ReadOptions()) for split, reader in found.readers.items()}
     if lacking := [split for split in SPLITS if split not in there]:
         raise TextspaceError(f"{folder} has no file {' and no file '.join(lacking)}: {table.name} wants {files} there")
-    return str(folder), _digest([Path(there[split]) for split in SPLITS])
+    paths = [Path(there[split]) for split in SPLITS]
+    return str(folder), _digest(paths) if all(path.is_file() for path in paths) else None
 
 
 def _digest(paths: list[Path]) -> str:
