@@ -253,6 +253,12 @@ def test_labels_that_say_nothing_are_left_out(gated: Space) -> None:
     assert {each.sentences for each in told} == {119}
 
 
+def test_labels_may_be_numbers(gated: Space, tmp_path: Path) -> None:
+    found = read_features(gated, SENTENCES, np.arange(len(SENTENCES)) % 2, probes=[])
+    assert set(found.classes) == {"0", "1"}
+    assert found.save(tmp_path)["json"].exists()
+
+
 def test_json_has_everything(found: Features, tmp_path: Path) -> None:
     paths = found.save(tmp_path, "my space")
     kept = json.loads(paths["json"].read_text())
