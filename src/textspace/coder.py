@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from numpy.typing import ArrayLike
@@ -12,11 +12,12 @@ from torch import Tensor
 
 from textspace.encoding import TextEncoder, Texts
 from textspace.errors import TextspaceError
-from textspace.generate import Greedy, Method, generate
-from textspace.inputs import SparseRows, checked_codes, is_text
+from textspace.generate import Greedy, Method, Sampling, generate
+from textspace.inputs import SparseRows, Troubles, checked_codes, is_text
 from textspace.lengths import Lengths
+from textspace.noise import seed_of
 from textspace.progress import track
-from textspace.sampling import Deviation, picked, prior_codes, prior_token_codes
+from textspace.sampling import Deviation, drawn_lengths, picked, prior_codes, prior_token_codes
 from textspace.token_codes import TokenCodes, arrays, checked_token_codes, tensors
 
 __all__ = ["Coder"]
@@ -54,6 +55,28 @@ class Coder(TextEncoder):
         codes_NZ, one = self._checked_codes(codes)
         texts = list(self._decode(codes_NZ, len(codes_NZ), method or Greedy(), batch_size, show_progress, seed))
         return texts[0] if one else texts
+
+    def reconstruct(
+        self,
+        texts: Texts,
+        *,
+        what: Literal["mean", "sample"] = "mean",
+        strength: float | None = None,
+        method: Method | str | None = None,
+        batch_size: int | None = None,
+        show_progress: bool = False,
+        seed: int = 0,
+    ) -> str | list[str]:
+        """Encode and decode again: how much of a sentence its code holds.
+
+        The code is the posterior's mean, a sample of it, or a sample with `strength` times the posterior's deviation,
+        as in `encode`; sentenceMIM's perturbed reconstruction [Livne et al. 2020] has strength 10.
+        """
+        if what not in ("mean", "sample"):
+            raise TextspaceError(f"reconstruct cannot decode {what!r}: ask for 'mean' or 'sample'")
+        both: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress, "seed": seed}
+        codes_NZ = self.encode(texts, what=what, strength=strength, output="tensor", **both)
+        return self.decode(codes_NZ, method=method, **both)
 
     def _decode(
         self,
@@ -105,7 +128,61 @@ class Coder(TextEncoder):
         codes, one = self._codes_of(given)
         return codes.pooled("mean") if isinstance(codes, TokenCodes) else codes, one
 
-    # Codes to sample from
+    # New sentences
+
+    def sample(
+        self,
+        n: int = 1,
+        *,
+        deviation: Deviation | None = None,
+        of: Iterable[str] | None = None,
+        chain: int = 0,
+        lengths: Literal["decoded", "drawn"] = "decoded",
+        method: Method | str | None = None,
+        batch_size: int | None = None,
+        show_progress: bool = False,
+        seed: int = 0,
+    ) -> list[str]:
+        """New sentences: codes from the prior, words sampled from the decoder.
+
+        Where every token has a code, a sentence has as many as training sentences have tokens: their number is drawn
+        from those lengths, and with `lengths` "drawn" the sentence has that very length.
+
+        Args:
+            n: how many.
+            deviation: draw codes nearer to the prior's middle, with so many of its deviations (sentenceMIM's paper
+                takes 0.1), or "dim" for 1 / sqrt(dimensions), as its public code does.
+            of: draw codes from the aggregated posterior of these sentences instead: a sentence at random, and a
+                sample of its posterior. They are read once, and only those drawn are held.
+            chain: so many times encode what was decoded (a posterior sample) and decode that, so that codes the
+                decoder was not trained on give way to codes of sentences.
+            lengths: "decoded", a sentence is as long as its decoder makes it; or "drawn", its number of tokens is
+                drawn first, from the lengths of training sentences, and the decoder chooses the words
+                (sentenceMIM's equation 2).
+            method: how to choose words; `Sampling()` by default.
+            batch_size: sentences at once; the result depends on it through rounding alone.
+            show_progress: show bars.
+            seed: of all randomness.
+        """
+        if n < 0:
+            raise TextspaceError(f"cannot sample {n} sentences: give a number from 0")
+        if chain < 0:
+            raise TextspaceError(f"a chain cannot have {chain} rounds: give a number from 0")
+        if lengths not in ("decoded", "drawn"):
+            raise TextspaceError(f"lengths cannot be {lengths!r}: use 'decoded' or 'drawn'")
+        known = Lengths.of_metrics(self.metrics) if lengths == "drawn" else None
+
+        def decoded(codes_NZ: Any, seed: int) -> list[str]:
+            lengths_N = None if known is None else drawn_lengths(known, n, seed)
+            how = method or Sampling()
+            return list(self._decode(codes_NZ, n, how, batch_size, show_progress, seed, lengths_N))
+
+        texts = decoded(self._first_codes(n, deviation, of, chain, batch_size, show_progress, seed), seed)
+        for number in range(1, chain + 1):
+            round_seed = seed_of(seed, "chain", number)
+            split = self._split(texts, Troubles())  # which are not told: these are not the user's sentences
+            texts = decoded(self._encode(split, "sample", batch_size, show_progress, round_seed)[0], round_seed)
+        return texts
 
     def prior_codes(self, n: int, *, deviation: Deviation | None = None, seed: int = 0) -> Any:
         """Codes drawn from the prior, or nearer to its middle: those that `sample` decodes.

@@ -11,7 +11,9 @@ from itertools import combinations, islice, pairwise, product
 
 import pytest
 
-from textspace.data.english import FACTORS, SCENES, _nouns, english
+from textspace.data.english import FACTORS, english
+from textspace.data.english_forms import noun_forms
+from textspace.data.english_words import SCENES
 from textspace.data.grammar import Grammar, Rule, Sentence
 from textspace.errors import TextspaceError
 
@@ -210,7 +212,7 @@ def test_articles_and_agreement(sentences: list[Sentence]) -> None:
     modifiers |= {person.split("_")[0] for scene in SCENES for person in scene.people.split() if "_" in person}
     forms = {"singular": set[str](), "plural": set[str](), "mass": set[str]()}
     for scene, number in product(SCENES, forms):
-        forms[number] |= {noun for _, noun in _nouns(scene.things)[number]} - modifiers
+        forms[number] |= set(noun_forms(scene.things)[number]) - modifiers
     for determiner, wrong in {"much": "plural", "many": "mass", "these": "singular", "this": "plural"}.items():
         assert not {(determiner, noun) for noun in forms[wrong]} & pairs
 
