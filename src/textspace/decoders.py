@@ -148,12 +148,12 @@ class RecurrentDecoder(_TokenDecoder):
         return self._log_probabilities(hidden_SBTH, targets_BT, has_end, skip)
 
     def shares_words(self, samples: int) -> bool:
-        """With one layer. It pays on a GPU; on a CPU, whose own kernels of whole layers are as fast, it is the way to
-        score in bf16."""
+        """With one layer. On a GPU it pays for several samples: for few, one kernel of the whole layer is faster than
+        kernels of every step. On a CPU, whose kernels of whole layers are as fast, it is the way to score in bf16."""
         if torch.is_grad_enabled() or self.training or self.config.layers > 1:
             return False
         device = self.embedding.weight.device
-        return torch.is_autocast_enabled(device.type) or (device.type == "cuda" and samples >= SAMPLES_TO_SHARE)
+        return samples >= SAMPLES_TO_SHARE if device.type == "cuda" else torch.is_autocast_enabled(device.type)
 
     def _of_many_samples(self, z_SBZ: Tensor, inputs_BT: Tensor, targets_BT: Tensor, has_end: bool) -> Tensor:
         """Like `forward`, without gradients and dropout."""
