@@ -24,12 +24,15 @@ from textspace.data.corpus import corpus_of
 from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measures.perturbed import MEASURES
+from textspace.evaluate.measures.tasks import Screen
 from textspace.evaluate.registry import measures_of
 from textspace.evaluate.reports.report import Report
 from textspace.evaluate.reports.text import markdown
 from textspace.evaluate.suite import SUITES, chosen_measures, evaluate, missing, subject_of
 from textspace.recipes import RECIPES
 from textspace.space import Space
+from textspace.train.fit import train
 from textspace.types import Estimate
 
 TEXTS = tiny_sentences(60)
@@ -303,7 +306,41 @@ def test_a_source_the_space_was_trained_on_is_cut_as_it_was(space, tmp_path) -> 
     whole = subject_of(space, str(tmp_path / "my.txt"))
     assert whole.test.texts == TEXTS
     assert list(whole.splits) == ["test"]
-    assert whole.notes == ["my has no splits and the space was not trained on it: all of it is the test split"]
+    assert whole.notes == ["my has no splits and is not the text the space was trained on: all of it is the test split"]
+
+
+def test_what_a_space_was_trained_on_is_known_by_its_sentences(tmp_path) -> None:
+    """Whatever their file is called, and whatever lies in another of that name."""
+    (tmp_path / "my.txt").write_text("\n".join(TEXTS))
+    train(tmp_path / "my.txt", small(RECIPES["vae"]).but({"training.epochs": 1}), tmp_path / "space", silent=True)
+    space = Space.load(tmp_path / "space", "cpu")
+    same, other, fewer = tmp_path / "copy.txt", tmp_path / "other" / "my.txt", tmp_path / "few.txt"
+    same.write_text("\n".join(TEXTS))
+    other.parent.mkdir()
+    other.write_text("\n".join(f"{text} again" for text in TEXTS))
+    fewer.write_text("\n".join(TEXTS[:2]))
+    cut = subject_of(space, str(same))
+    assert {name: len(split) for name, split in cut.splits.items()} == {"train": 54, "valid": 3, "test": 3}
+    assert cut.own_train is True
+    for path, count in ((other, 60), (fewer, 2)):
+        whole = subject_of(space, str(path))
+        assert {name: len(split) for name, split in whole.splits.items()} == {"test": count}
+        assert "is not the text the space was trained on" in " ".join(whole.notes)
+
+
+def test_training_sentences_of_another_text_are_not_the_space_s_own(tmp_path) -> None:
+    (tmp_path / "my.txt").write_text("\n".join(TEXTS))
+    train(tmp_path / "my.txt", small(RECIPES["vae"]).but({"training.epochs": 1}), tmp_path / "space", silent=True)
+    for name, part in {"train": TEXTS[:40], "test": TEXTS[50:]}.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(part))
+    (tmp_path / "my.txt").unlink()
+    given = subject_of(Space.load(tmp_path / "space", "cpu"), str(tmp_path))
+    assert given.own_train is False
+    assert "train: these are not the sentences the space was trained on" in given.notes
+    assert Screen.of(given).seen is None
+    assert missing(MEASURES["overfitting"], given) == (
+        "the sentences the space was trained on are not at hand: give --data the source of its training"
+    )
 
 
 def test_splits_stay_and_a_missing_test_split_is_replaced(space, tmp_path) -> None:

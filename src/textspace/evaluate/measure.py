@@ -45,11 +45,21 @@ Floats = NDArray[np.float64]
 Suite = Literal["quick", "standard", "full"]
 CodeKind = Literal["mean", "sample", "perturbed"]
 Need = Literal[
-    "codes", "token_codes", "sentence_codes", "density", "gates", "labels", "train", "valid", "builtin", "files"
+    "codes",
+    "token_codes",
+    "sentence_codes",
+    "density",
+    "gates",
+    "labels",
+    "train",
+    "own_train",
+    "valid",
+    "builtin",
+    "files",
 ]
 """What a measure cannot do without: a latent, one of every token or one of a whole sentence, a posterior with a
-density, dimensions that can be off, labels, a training or validation split, the built-in corpus (whose truth is known),
-or files of a task."""
+density, dimensions that can be off, labels, a training split (the one the space was trained on) or a validation split,
+the built-in corpus (whose truth is known), or files of a task."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,8 @@ class Subject:
     """Of "train", "valid" and "test" those that there are; "test" always."""
     effort: Effort = field(default_factory=Effort)
     seed: int = 0
+    own_train: bool | None = None
+    """Whether "train" is what the space was trained on; None where that is not known."""
     builtin: bool = False
     """Whether the text is the built-in corpus."""
     task_files: Path | None = None

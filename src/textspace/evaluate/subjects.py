@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textspace.data.corpus import Corpus, open_corpus
+from textspace.data.corpus import TRAINING_TEXT, Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import UNKNOWN
@@ -65,9 +65,9 @@ def subject_of(
 ) -> SourcedSubject:
     """A space, the sentences of a source that it is measured on, and how hard to try.
 
-    Splits stay as the source has them. A source without splits is cut as training cuts it when the space was trained on
-    it (so that what is tested was held out), and is a test split as a whole otherwise. Where there is no test split the
-    validation split is tested on, or else the training split; a note says so.
+    Splits stay as the source has them. A source without splits is cut as training cuts it when its training sentences
+    are then those of the space (so that what is tested was held out), and is a test split as a whole otherwise. Where
+    there is no test split the validation split is tested on, or else the training split; a note says so.
 
     Args:
         space: what is measured.
@@ -102,6 +102,9 @@ def subject_of(
         for name in source_names(corpus)
         if name not in there
     ]
+    own_train = _is_of_training(space, corpus)
+    if "train" in splits and own_train is False:
+        notes.append("train: these are not the sentences the space was trained on")
     if unknown := facts["test"].unknown:
         notes.append(f"test: {unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
     return SourcedSubject(
@@ -109,6 +112,7 @@ def subject_of(
         splits=splits,
         effort=effort,
         seed=seed,
+        own_train=own_train,
         builtin=isinstance(source, str) and re.match(r"builtin(:|$)", source) is not None,
         task_files=task_files,
         baselines=tuple(baselines),
@@ -123,16 +127,38 @@ def subject_of(
 def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -> Corpus:
     normalise = space.recipe.text.normalise
     uncut = open_corpus(source, replace(options, valid=0.0, test=0.0), normalise=normalise)
-    if source != "-" and uncut.name == space.metrics.get("source"):
-        return open_corpus(source, options, normalise=normalise)  # of several sources some may have been cut
+    if source != "-" and _may_hold_training(space, uncut):
+        cut = open_corpus(source, options, normalise=normalise)  # of several sources some may have been cut
+        if _is_of_training(space, cut):
+            return cut
     if set(uncut.splits) != {"train"}:
         # Training cuts the validation split from a training split that has none beside it: so do we, and the two stay
         # apart.
         same = "valid" in uncut.splits or "train" not in uncut.splits
         return uncut if same else open_corpus(source, options, normalise=normalise)
     whole = uncut.splits["train"]
-    notes.append(f"{uncut.name} has no splits and the space was not trained on it: all of it is the test split")
+    other = "is not the text the space was trained on"
+    notes.append(f"{uncut.name} has no splits and {other}: all of it is the test split")
     return replace(uncut, splits={"test": whole})
+
+
+def _may_hold_training(space: Space, uncut: Corpus) -> bool:
+    """By the number of sentences alone."""
+    known, train = space.metrics.get(TRAINING_TEXT), uncut.splits.get("train")
+    return train is not None and (known is None or known["sentences"] <= len(train))
+
+
+def _is_of_training(space: Space, corpus: Corpus) -> bool | None:
+    """Whether the training split of a corpus is what the space was trained on; None where that is not known.
+
+    Of a space that does not know its text's digest, since it was made before there was one, the name decides.
+    """
+    known, train = space.metrics.get(TRAINING_TEXT), corpus.splits.get("train")
+    if train is None:
+        return None
+    if known is None:
+        return True if corpus.name == space.metrics.get("source") else None
+    return bool(known["sentences"] == len(train) and known["digest"] == train.digest())
 
 
 def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:

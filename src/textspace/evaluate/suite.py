@@ -77,6 +77,10 @@ _MISSING: dict[Need, tuple[Callable[[Subject], bool], str]] = {
         lambda subject: "train" in subject.splits,
         "the text has no training split: name a folder or file that has one",
     ),
+    "own_train": (
+        lambda subject: "train" in subject.splits and subject.own_train is not False,
+        "the sentences the space was trained on are not at hand: give --data the source of its training",
+    ),
     "valid": (
         lambda subject: "valid" in subject.splits,
         "the text has no validation split: name a folder or file that has one",
@@ -227,7 +231,7 @@ def fingerprint(subject: Subject) -> str:
     for name, sentences in subject.splits.items():
         facts = [name, sentences.texts, sentences.labels, sentences.sources]
         total.update(json.dumps(facts).encode())
-    total.update(json.dumps([subject.builtin, _files(subject.task_files)]).encode())
+    total.update(json.dumps([subject.builtin, subject.own_train, _files(subject.task_files)]).encode())
     return total.hexdigest()
 
 

@@ -17,7 +17,7 @@ from textspace import folder as folders
 from textspace.coder import Coder
 from textspace.config import PretrainedEncoder, Recipe
 from textspace.data.batching import Mixing
-from textspace.data.corpus import Corpus, open_corpus
+from textspace.data.corpus import TRAINING_TEXT, Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import Tokenizer
@@ -175,6 +175,7 @@ def train(
         metrics: dict[str, Any] = {
             "textspace": textspace.__version__,
             "source": corpus.name,
+            TRAINING_TEXT: {"sentences": len(corpus.splits["train"]), "digest": corpus.splits["train"].digest()},
             "trained": asdict(trained),
             "parameters": model.parameter_counts(),
             "report": corpus.report.lines(),

@@ -324,6 +324,6 @@ MEASURES: dict[str, Measure] = {
     "overfitting": Measure(
         overfitting,
         "Whether training sentences are reconstructed better than test sentences.",
-        needs=("codes", "train"),
+        needs=("codes", "own_train"),
     ),
 }

@@ -188,7 +188,7 @@ class Screen:
 
     @classmethod
     def of(cls, subject: Subject) -> Screen:
-        train = subject.splits.get("train")
+        train = subject.splits.get("train") if subject.own_train is not False else None
         return cls(None if train is None else frozenset(filter(None, map(_words, train.texts))))
 
     def unseen(self, *texts: Sequence[str]) -> Bools:
