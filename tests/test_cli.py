@@ -18,6 +18,7 @@ import pytest
 from helpers import small, tiny_sentences
 
 from textspace.cli import main
+from textspace.cli.shared import print_json
 from textspace.data.corpus import open_corpus
 from textspace.data.english import english
 from textspace.generate import Greedy, Sampling
@@ -230,6 +231,61 @@ def test_every_sentence_can_be_scored_token_by_token(workplace: Path) -> None:
         assert line["elbo"] == pytest.approx(line["reconstruction"] + line["kl"], rel=1e-4)
 
 
+def test_scores_tell_of_words_the_space_does_not_know_and_of_what_is_cut(workplace: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("anna sees cats\nxyzzy plugh\n" + "anna " * 600)
+    told = textspace("score", str(workplace / "done"), "text.txt", "--each", "--samples", "2", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    assert len(told.stdout.splitlines()) == 3  # one for each sentence, as in Python
+    assert "1 of 3 sentences had more than 512 tokens and were cut there" in told.stderr
+    assert "of the tokens are unknown to the space, which flatters its likelihoods" in told.stderr
+
+
+def test_scoring_leaves_nothing_in_the_cache(workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEXTSPACE_CACHE", str(tmp_path / "cache"))
+    told = textspace("score", "done", "-", "--samples", "2", cwd=workplace, stdin="anna sees cats\n")
+    assert told.returncode == 0, told.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def test_numbers_that_are_not_finite_are_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [math.inf, 1.5], "b": (math.nan, "c")})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5], "b": [None, "c"]}
+
+
+def test_a_file_that_is_read_is_not_written_over(workplace: Path, tmp_path: Path) -> None:
+    before = "id,review\n1,anna sees cats\n"
+    (tmp_path / "table.csv").write_text(before)
+    asked = ("encode", str(workplace / "done"), "table.csv", "--text-column", "review", "--out")
+    for out in ("table.csv", str(tmp_path / "." / "table.csv")):
+        told = textspace(*asked, out, cwd=tmp_path)
+        assert told.returncode == 2
+        assert "is the file that is read, and would be lost: name another" in told.stderr
+    assert (tmp_path / "table.csv").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("sample done -n 2 > /dev/full", "could not read or write: No space left on device"),
+        ("sample done -n 1000000000000", "there is not enough memory for this: ask for less at a time"),
+        ("encode done - --out codes.npy <&-", "standard input is closed"),
+        ("PYTHONIOENCODING=ascii score done text.txt --samples 0", "encoding ascii has no '±': set PYTHONIOENCODING"),
+    ],
+)
+def test_what_is_wrong_with_the_machine_is_one_sentence(workplace: Path, command: str, sentence: str) -> None:
+    words = command.split(" ", 1) if command.startswith("PYTHON") else ["", command]
+    shell = f"{words[0]} {sys.executable} -m textspace {words[1]}"
+    told = subprocess.run(["bash", "-c", shell], cwd=workplace, capture_output=True, text=True)
+    assert told.returncode == 2, told.stderr
+    assert sentence in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_output_may_be_closed(workplace: Path) -> None:
+    shell = f"{sys.executable} -m textspace sample done -n 2 >&-"
+    assert subprocess.run(["bash", "-c", shell], cwd=workplace, capture_output=True).returncode == 0
+
+
 def test_info_shows_the_card(workplace: Path) -> None:
     assert "Code dimensions: 4" in textspace("info", "done", cwd=workplace).stdout
     told = json.loads(textspace("info", "done", "--json", cwd=workplace).stdout)
@@ -364,6 +420,9 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("encode done text.txt --what mean --strength 1", "nothing is drawn that it could move: ask for a sample"),
         ("interpolate done anna bob --ends middle", "ends cannot be 'middle'"),
         ("sample done --deviation sqrt", "deviation is 'sqrt': give a number"),
+        ("sample done --deviation 1e300", "deviation is 1e+300: give a number from 0 to 1,000,000"),
+        ("vary done anna --strength 1e39", "strength is 1e+39: give a number from 0 (the mean itself) to 1,000,000"),
+        ("doctor done --split valid", "--split says how to read --data: give that too"),
         ("sample done --deviation 0.1 --data text.txt", "give it, or sentences to sample around, not both"),
         ("sample done --split test", "--split says how to read --data: give that too"),
         ("sample done --data none.txt", "none.txt"),

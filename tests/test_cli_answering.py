@@ -77,6 +77,7 @@ def test_a_space_without_spread_says_so(workplace) -> None:
     [
         (("--score", "distanse"), "there is no score 'distanse'; did you mean 'distance'?"),
         (("--label-column", "1"), "has 3 columns without a header"),
+        (("--out", "pairs.tsv"), "--out pairs.tsv is the file that is read, and would be lost: name another"),
         (("--out", "no/where.tsv"), "could not write no/where.tsv: No such file or directory; name another with --out"),
     ],
 )

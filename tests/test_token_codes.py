@@ -283,6 +283,21 @@ def test_points_of_the_prior_are_as_long_as_training_sentences(token_space: Spac
     assert token_space.prior_codes(0) == []
 
 
+def test_drawn_lengths_are_those_of_the_codes(token_space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the codes come from: their number was drawn with them, or is that of their sentence."""
+    decode, met = Space._decode, []
+
+    def watched(self, codes: TokenCodes, *others: Any) -> Any:
+        met.append((codes.lengths_N - 2 == others[-1]).all())
+        return decode(self, codes, *others)
+
+    monkeypatch.setattr(Space, "_decode", watched)
+    assert len(token_space.sample(8, lengths="drawn", seed=4)) == 8
+    assert len(token_space.sample(8, lengths="drawn", chain=2, seed=4)) == 8
+    assert len(token_space.sample(8, of=TEXTS, lengths="drawn", seed=4)) == 8
+    assert met == [True] * (1 + 3 + 1)
+
+
 def test_points_nearer_to_the_middle_of_the_prior(token_space: Space) -> None:
     codes = token_space.prior_codes(20, seed=1)
     assert_alike(token_space.prior_codes(20, deviation=0.5, seed=1), [code / 2 for code in codes])

@@ -174,6 +174,8 @@ class Coder(TextEncoder):
 
         def decoded(codes_NZ: Any, seed: int) -> list[str]:
             lengths_N = None if known is None else drawn_lengths(known, n, seed)
+            if lengths_N is not None and isinstance(codes_NZ, TokenCodes):
+                lengths_N = codes_NZ.lengths_N - 2  # were drawn with the codes, or are those of their sentences
             how = method or Sampling()
             return list(self._decode(codes_NZ, n, how, batch_size, show_progress, seed, lengths_N))
 

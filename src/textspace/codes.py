@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -19,6 +17,7 @@ from scipy.sparse import csr_matrix, issparse
 from textspace.data.array_file import ArrayFile
 from textspace.data.sources import reason
 from textspace.errors import TextspaceError, nearest
+from textspace.files import whole_or_nothing
 from textspace.ragged_codes import apart, array_in, is_ragged_file, ragged_sink, read_ragged
 from textspace.sparse_codes import as_rows, is_sparse_file, not_finite, read_sparse, sparse_sink
 from textspace.text_codes import DIGITS, csv_codes, csv_sink, jsonl_codes, jsonl_sink, standard_input, standard_output
@@ -212,14 +211,8 @@ def _ending(path: Path) -> str:
 
 @contextmanager
 def _whole_or_nothing(path: Path, sink: _Sink, dim: int, dtype: np.dtype) -> Iterator[_Append]:
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "it is a folder")
-    # In a folder of its own, because a file made by tempfile could be read by its owner alone for ever.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".unfinished-") as folder:
-        unfinished = Path(folder, path.name)
-        with sink(unfinished, dim, dtype) as append:
-            yield append
-        unfinished.replace(path)
+    with whole_or_nothing(path) as unfinished, sink(unfinished, dim, dtype) as append:
+        yield append
 
 
 # --- .npy and .npz ---

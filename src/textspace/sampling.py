@@ -51,6 +51,10 @@ def strayed(site: Site, mean_BZ: Tensor, noise: Noise, strength: float | None) -
     return torch.lerp(mean_BZ.expand_as(z_SBZ), z_SBZ, strength)  # exact at 0 and at 1
 
 
+FURTHEST = 1_000_000
+"""Deviations from the middle: far enough for any use, and no overflow."""
+
+
 def check_strength(strength: float | None, what: str = "sample") -> None:
     """Refuse what is no strength, and one where nothing is drawn."""
     if strength is None:
@@ -59,16 +63,18 @@ def check_strength(strength: float | None, what: str = "sample") -> None:
         raise TextspaceError(
             f"strength is {strength}, and nothing is drawn that it could move: ask for a sample, or leave strength out"
         )
-    if not 0 <= strength < math.inf:
-        raise TextspaceError(f"strength is {strength}: give a number from 0 (the mean itself) up")
+    if not 0 <= strength <= FURTHEST:
+        raise TextspaceError(f"strength is {strength}: give a number from 0 (the mean itself) to {FURTHEST:,}")
 
 
 def prior_share(deviation: Deviation, dim: int) -> float:
     """A deviation as a number, checked."""
     if deviation == "dim":
         return 1 / math.sqrt(dim)
-    if isinstance(deviation, str) or not 0 <= deviation < math.inf:
-        raise TextspaceError(f"deviation is {deviation!r}: give a number from 0 up, or 'dim' for 1 / sqrt(dimensions)")
+    if isinstance(deviation, str) or not 0 <= deviation <= FURTHEST:
+        raise TextspaceError(
+            f"deviation is {deviation!r}: give a number from 0 to {FURTHEST:,}, or 'dim' for 1 / sqrt(dimensions)"
+        )
     return deviation
 
 

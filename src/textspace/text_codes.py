@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
+from textspace.files import piped_in
 
 __all__ = ["DIGITS", "csv_codes", "csv_sink", "jsonl_codes", "jsonl_sink", "standard_input", "standard_output"]
 
@@ -69,7 +70,7 @@ def _text_codes(rows: Callable[[Iterator[str], str], NDArray[Any]], path: Path) 
 
 
 def standard_input(_: Path) -> NDArray[Any]:
-    lines = _lines(sys.stdin.buffer)
+    lines = _lines(piped_in())
     first = next(lines, "")
     rows = _csv_rows if first and not first.startswith("{") else _jsonl_rows
     return rows(chain([first], lines), "standard input")

@@ -16,6 +16,7 @@ from textspace.data.encoded import EncodedSplit
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
@@ -440,3 +441,12 @@ def test_tokens_are_those_of_their_sentences_in_any_batches(tiny_model, test_spl
     for one, other in zip(whole.tokens, parts.tokens, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
     assert likelihood(tiny_model, test_split, samples=3).tokens is None
+
+
+def test_what_has_no_probability_and_what_has_no_tokens_is_told(small_vae: Recipe, tiny) -> None:
+    model = Model(small_vae, len(tiny.tokenizer)).eval()
+    split = EncodedSplit.of(["anna sees cats", "anna " * 30], tiny.tokenizer, None)
+    with pytest.raises(TextspaceError, match="sentence 2 has 30 tokens, more than a sentence of this space can have"):
+        likelihood(model, split, end_token="length", lengths=Lengths([0, 1, 2, 3]))
+    with pytest.raises(TextspaceError, match="there is nothing to score"):
+        likelihood(model, EncodedSplit.of([""], tiny.tokenizer, None), end_token="dropped")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +31,8 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 def main() -> None:
     """Run the command line: a mistake of the user's is one line on standard error and exit code 2."""
+    if sys.stdout is None:  # closed by who called us
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     if not debug:
@@ -50,7 +54,27 @@ def main() -> None:
     except BrokenPipeError:  # e.g. `| head`
         sys.stderr.close()
         raise SystemExit(141) from None
+    except (OSError, MemoryError, UnicodeEncodeError, RuntimeError) as error:
+        told = _not_our_fault(error)
+        if debug or told is None:
+            raise
+        tell(f"textspace: {told}")
+        sys.stdout = None  # what it still holds cannot be written at the end either
+        raise SystemExit(2) from None
     raise SystemExit(code or 0)
+
+
+def _not_our_fault(error: Exception) -> str | None:
+    """What is wrong with the machine, in one sentence; None where the error is of another kind."""
+    if isinstance(error, UnicodeEncodeError):
+        shown = error.object[error.start : error.start + 1]
+        return f"the terminal's encoding {error.encoding} has no {shown!r}: set PYTHONIOENCODING=utf-8"
+    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+        return "there is not enough memory for this: ask for less at a time"
+    if isinstance(error, OSError) and error.errno is not None:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"could not read or write{where}: {error.strerror}"
+    return None
 
 
 @app.callback()

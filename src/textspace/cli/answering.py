@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textspace.cli.shared import Device, Folder, Header, Json, LabelColumn, Seed, app, print_json, print_table, tell
+from textspace.cli.shared import (
+    Device,
+    Folder,
+    Header,
+    Json,
+    LabelColumn,
+    Seed,
+    app,
+    check_not_read,
+    print_json,
+    print_table,
+    tell,
+)
 from textspace.errors import TextspaceError, nearest
+from textspace.files import check_writable, whole_or_nothing
 
 if TYPE_CHECKING:
     from textspace.answering import Answer
@@ -71,6 +84,12 @@ def rank(
 
     if score not in (*SCORES, "all"):
         raise TextspaceError(f"there is no score {score!r}; {nearest(score, [*SCORES, 'all'])}")
+    if out is not None:
+        check_not_read(out, file)
+        try:
+            check_writable(out.parent)
+        except OSError as error:
+            raise _not_written(out, error) from None
     columns = QuestionColumns(question_column, answer_column, label_column, id_column)
     questions, report = read_questions(file, columns, header)
     for line in report.lines():
@@ -124,7 +143,7 @@ def _write(path: Path, questions: Sequence[Question], ranked: RankingTable, name
         for answer, label in zip(question.answers, question.labels, strict=True)
     ]
     try:
-        with path.open("w", encoding="utf-8") as stream:
+        with whole_or_nothing(path) as unfinished, unfinished.open("w", encoding="utf-8") as stream:
             print(*headings, sep="\t", file=stream)
             for row, cells in enumerate(texts):
                 numbers = [
@@ -132,7 +151,11 @@ def _write(path: Path, questions: Sequence[Question], ranked: RankingTable, name
                 ]
                 print(*cells, *numbers, sep="\t", file=stream)
     except OSError as error:
-        raise TextspaceError(f"could not write {path}: {error.strerror or error}; name another with --out") from None
+        raise _not_written(path, error) from None
+
+
+def _not_written(path: Path, error: OSError) -> TextspaceError:
+    return TextspaceError(f"could not write {path}: {error.strerror or error}; name another with --out")
 
 
 @app.command()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from textspace.cli.shared import print_json, print_table, sources, tell
+from textspace.cli.shared import make_folder, print_json, print_table, sources, tell
 from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     measures = chosen_measures(suite, names, end_token)
     _check_baselines(asked, measures)
     space = Space.load(folder, asked.device)
-    _make(asked.out or report_folder(folder))
+    make_folder(asked.out or report_folder(folder))
     subject = subject_of(
         space,
         sources(asked.data),
@@ -114,14 +114,6 @@ def _check_baselines(asked: Asked, measures: Mapping[str, Measure]) -> None:
 def report_folder(folder: Path) -> Path:
     """Where the report of a space goes unless asked otherwise."""
     return folder / "evaluation"
-
-
-def _make(folder: Path) -> None:
-    """Make the folder for what will be found, so that a wrong one is noticed before hours of work and not after."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TextspaceError(f"could not make {folder}: {error.strerror or error}; name another with --out") from None
 
 
 def given_command() -> str:

@@ -29,6 +29,7 @@ from textspace.cli.shared import (
     Split,
     TextColumn,
     app,
+    check_has_data,
     print_json,
     print_table,
     read_options,
@@ -81,6 +82,7 @@ def doctor(
     from textspace.evaluate.examination import draw_examination, validations
     from textspace.space import Space
 
+    check_has_data(data, split=split, text_column=text_column, header=header)
     history = validations(folder)
     if data is None:
         saved = folders.load(folder)

@@ -16,12 +16,12 @@ from textspace.cli.shared import (
     Split,
     TextColumn,
     app,
+    make_folder,
     print_json,
     print_table,
     tell,
     uncut_corpus,
 )
-from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
     from textspace.data.corpus import Corpus
@@ -74,10 +74,7 @@ def features(
     space = Space.load(folder, device)
     _ = space.dim  # a language model is refused before the source is read
     where = out or folder / "features"
-    try:
-        where.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TextspaceError(f"could not make {where}: {error.strerror or error}; name another with --out") from None
+    make_folder(where)
     corpus = uncut_corpus(data, split, space.recipe, text_column, label_column, header)
     total, texts, labels = _spread(corpus, sentences)
     for line in corpus.report.lines():

@@ -21,13 +21,13 @@ from textspace.cli.shared import (
     TopP,
     Width,
     app,
+    check_has_data,
     method,
     print_json,
     print_lines,
     print_table,
     uncut_corpus,
 )
-from textspace.errors import TextspaceError
 
 
 @app.command()
@@ -78,9 +78,7 @@ def sample(
     from textspace.space import Space
 
     chosen = method(how, "sampling", temperature=temperature, top_k=top_k, top_p=top_p, width=width)
-    for option, value in (("--split", split), ("--text-column", text_column), ("--header", header)):
-        if data is None and value is not None:
-            raise TextspaceError(f"{option} says how to read --data: give that too")
+    check_has_data(data, split=split, text_column=text_column, header=header)
     space = Space.load(folder, device)
     corpus = None if data is None else uncut_corpus(data, split, space.recipe, text_column, None, header)
     made = space.sample(

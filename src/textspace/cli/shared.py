@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textspace.errors import TextspaceError, nearest
+from textspace.files import check_writable
 
 if TYPE_CHECKING:
     from textspace.config import Recipe
@@ -97,17 +100,60 @@ def uncut_corpus(
     return replace(corpus, splits={split: corpus.splits[split]})
 
 
+def check_has_data(data: str | None, **about: Any) -> None:
+    """Refuse options that say how to read --data where that is not given."""
+    for option, value in about.items():
+        if data is None and value is not None:
+            raise TextspaceError(f"--{option.replace('_', '-')} says how to read --data: give that too")
+
+
+def check_not_read(out: Path | str, *read: Path | str) -> None:
+    """Refuse to write over a file that is read."""
+    path = Path(out)
+    for name in read:
+        if path.is_file() and Path(name).is_file() and path.samefile(name):
+            raise TextspaceError(f"--out {out} is the file that is read, and would be lost: name another")
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder for what will be found, so that a wrong one is noticed before hours of work and not after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder)
+    except OSError as error:
+        why = error.strerror or error
+        raise TextspaceError(f"could not write to {folder}: {why}; name another with --out") from None
+
+
 def print_lines(lines: Iterable[str], as_json: bool) -> None:
     """Sentences, one a line, or as a JSON list."""
     if as_json:
         print_json(list(lines))
         return
     for line in lines:
-        typer.echo(line)
+        typer.echo(_printable(line))
+
+
+def _printable(text: str) -> str:
+    r"""On one line, and without what steers a terminal: a tokenizer of subwords may make any character.
+
+    >>> _printable("one\ntwo\x1b[2J")
+    'one two [2J'
+    """
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
 
 
 def print_json(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(finite(data), indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def finite(data: Any) -> Any:
+    """With None for numbers that are not finite, which JSON has no word for."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {key: finite(value) for key, value in data.items()}
+    return [finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 def print_table(columns: dict[str, str], rows: Iterable[tuple[str, ...]], whole: str | None = None) -> None:

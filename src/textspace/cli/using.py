@@ -26,6 +26,8 @@ from textspace.cli.shared import (
     TopP,
     Width,
     app,
+    check_not_read,
+    finite,
     method,
     print_estimates,
     print_json,
@@ -104,6 +106,7 @@ def encode(
     check_strength(strength, what)
     if sparse:
         check_npz(out, "sparse")
+    check_not_read(out, *source.split(","), source)
     space = Space.load(folder, device)
     form: Form = "sparse" if sparse else "tokens" if space.is_token_level and pool is None else "dense"
     corpus = uncut_corpus(source, split, space.recipe, text_column, label_column, header)
@@ -283,11 +286,13 @@ def score(
 
       echo "a sentence" | textspace score my-space - --each
     """
+    from textspace.data.encoded import EncodedSplit
     from textspace.evaluate.likelihood import lengths_for, likelihood
     from textspace.evaluate.melbo import Melbo
+    from textspace.inputs import Troubles
+    from textspace.progress import track
     from textspace.space import Space
     from textspace.token_losses import precision_named
-    from textspace.train.fit import prepare
 
     if each and melbo:
         raise TextspaceError("MELBO is a number of a set of sentences and not of each: leave out --each or --melbo")
@@ -295,13 +300,18 @@ def score(
     space = Space.load(folder, device)
     lengths = lengths_for(end, space.metrics)
     corpus = uncut_corpus(source, split, space.recipe, text_column, None, header)
-    prepared = prepare(corpus, space.recipe, tokenizer=space.tokenizer, progress=True)
+    if len(corpus.splits) > 1:
+        raise TextspaceError(f"{source} has the splits {', '.join(corpus.splits)}: choose one with --split")
+    (chosen,) = corpus.splits.values()
+    texts = [record.text for record in track(chosen, "reading", True, len(chosen))]
     for line in corpus.report.lines():
         tell(line)
-    if len(prepared.encoded.splits) > 1:
-        names = ", ".join(prepared.encoded.splits)
-        raise TextspaceError(f"{source} has the splits {names}: choose one with --split")
-    (encoded,) = prepared.encoded.splits.values()
+    encoded = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
+    if unknown := encoded.unknown_share:
+        tell(f"{unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
+    troubles = Troubles()
+    troubles.count(encoded)
+    troubles.warn(space.recipe.text.max_tokens)
     measured = likelihood(
         space.model,
         encoded,
@@ -321,7 +331,8 @@ def score(
     for row, numbers in enumerate(measured.rows()):
         tokens = [space.tokenizer.token(int(token)) for token in encoded.ids(row)]
         tokens += ["</s>"] if end != "length" else []
-        typer.echo(json.dumps({"text": encoded.text(row), **numbers, "tokens": tokens}, ensure_ascii=False))
+        found_row = finite({"text": encoded.text(row), **numbers, "tokens": tokens})
+        typer.echo(json.dumps(found_row, ensure_ascii=False))
 
 
 @app.command()

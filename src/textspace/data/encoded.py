@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from textspace.data.array_file import ArrayFile
 from textspace.data.options import Record
 from textspace.data.ragged import end_to_end, gathered
-from textspace.data.tokenizers import Tokenizer
+from textspace.data.tokenizers import UNKNOWN, Tokenizer
 from textspace.errors import TextspaceError
 from textspace.progress import track
 
@@ -105,6 +105,11 @@ class EncodedSplit:
     def encoder_lengths(self) -> NDArray[np.int32]:
         """Tokens of each sentence as the encoder reads it, with all that stands before and after its words."""
         return self.lengths if self._encoder_offsets is None else np.diff(self._encoder_offsets).astype(np.int32)
+
+    @property
+    def unknown_share(self) -> float:
+        """Of the tokens, those that the tokenizer does not know."""
+        return float((self.tokens == UNKNOWN).mean()) if len(self.tokens) else 0.0
 
     def ids(self, row: int) -> NDArray[np.unsignedinteger]:
         """Token ids of one sentence, without start and end."""
@@ -189,7 +194,10 @@ def encode_corpus(
                         raise TextspaceError(f"the {name} split changed while it was read; start again")
                     split = _installed(unfinished, folder)
             except OSError as error:
-                raise TextspaceError(f"the cache folder {cache} cannot be written: {error}") from error
+                raise TextspaceError(
+                    f"the cache folder {cache} cannot be written ({error.strerror or error}): name another in the "
+                    "environment variable TEXTSPACE_CACHE"
+                ) from error
         splits[name] = split
     corpus.report.over_long = sum(split.over_long for split in splits.values())
     return EncodedCorpus(splits, recipe.labels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from textspace.data.sources import (
 )
 from textspace.data.tables import hugging_face_readers, parquet_reader
 from textspace.errors import TextspaceError
+from textspace.files import piped_in
 
 __all__ = ["SPLITS", "Found", "file_reader", "find", "find_given", "short_name"]
 
@@ -59,7 +59,7 @@ def find(source: str | Path, options: ReadOptions) -> list[Found]:
     if not name.strip():
         raise TextspaceError("a source has no name: give a file, a folder or builtin")
     if name == "-":
-        return [Found(name, {"": stream_reader("standard input", sys.stdin.buffer, options)})]
+        return [Found(name, {"": stream_reader("standard input", piped_in(), options)})]
     if name.startswith("hf:"):
         return [_from_hugging_face(name.removeprefix("hf:"), options)]
     if re.match(r"builtin(:|$)", name):

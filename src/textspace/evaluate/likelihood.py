@@ -111,6 +111,10 @@ def likelihood(
         progress: show a bar.
     """
     _check(model, samples, end_token, lengths, priors, proposal_scale)
+    if len(split) and not any(counts_N.any() for counts_N in _counts(split, end_token).values()):
+        raise TextspaceError(
+            "there is nothing to score: the sentences are empty and their ends do not count; let them ('included')"
+        )
     device = next(model.parameters()).device
     was_training = model.training
     with computing_in(precision, device):
@@ -128,7 +132,7 @@ def likelihood(
     names += ["mim"] if isinstance(model.recipe.objective, MimObjective) else []
     columns = {name: np.zeros(len(split)) for name in names}
     per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in sites}
-    log_length_N = None if lengths is None else lengths.log_prob(np.asarray(split.lengths) - 2)
+    log_length_N = None if lengths is None else _log_lengths(lengths, split)
     log_length_on_device_N = None if log_length_N is None else torch.from_numpy(log_length_N).to(device)
     asked = _Asked(samples, end_token, priors or {}, proposal_scale, chunk, at_once, precision, keep_tokens)
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
@@ -201,6 +205,18 @@ def _check(
         raise TextspaceError("other priors need codes and importance samples: give a space with codes and samples=100")
     if not 0 < proposal_scale < math.inf:
         raise TextspaceError(f"proposal_scale is {proposal_scale}: give a number above 0 (1 is the posterior itself)")
+
+
+def _log_lengths(lengths: Lengths, split: EncodedSplit) -> Floats:
+    tokens_N = np.asarray(split.lengths) - 2
+    log_length_N = lengths.log_prob(tokens_N)
+    if not np.isfinite(log_length_N).all():
+        row = int(np.isfinite(log_length_N).argmin())
+        raise TextspaceError(
+            f"sentence {row + 1} has {tokens_N[row]:,} tokens, more than a sentence of this space can have, so that "
+            "its length has no probability: drop it, or let the end token have one ('included')"
+        )
+    return log_length_N
 
 
 def batches_of(

@@ -13,7 +13,6 @@ import numpy as np
 from textspace.data.corpus import TRAINING_TEXT, Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
-from textspace.data.tokenizers import UNKNOWN
 from textspace.evaluate.measure import Effort, Sentences, Subject
 from textspace.evaluate.sources import source_names
 from textspace.evaluate.statistics import spread_rows
@@ -197,9 +196,8 @@ def _sentences(
 
 
 def _facts(sentences: Sentences, whole: EncodedSplit) -> SplitFacts:
-    tokens = np.asarray(sentences.split.tokens)
-    unknown = float((tokens == UNKNOWN).mean()) if len(tokens) else 0.0
-    return SplitFacts(len(sentences), len(whole), float(np.mean(sentences.split.words)), unknown)
+    split = sentences.split
+    return SplitFacts(len(sentences), len(whole), float(np.mean(split.words)), split.unknown_share)
 
 
 # The run behind a space
