@@ -102,6 +102,20 @@ def test_files_of_no_use_say_so(tmp_path, lines, message) -> None:
         read_questions(write(tmp_path / "a.tsv", lines))
 
 
+def test_rows_that_are_all_broken_are_counted_and_told_from_an_empty_file(tmp_path) -> None:
+    row = (
+        r'a JSON object on a line of its own, such as \{"question": "who sees cats \?", "answer": "anna", "label": 1\}$'
+    )
+    lines = ['{"question": "a"', "[1]", ""]
+    with pytest.raises(TextspaceError, match=rf"a\.jsonl' has 2 rows, none of which can be read: write each as {row}"):
+        read_questions(write(tmp_path / "a.jsonl", lines))
+    with pytest.raises(TextspaceError, match="has 1 row, none of which can be read"):
+        read_questions(write(tmp_path / "a.jsonl.gz", lines[:1]))
+    for blank in ([], ["", " "]):
+        with pytest.raises(TextspaceError, match="is empty: give questions, answers and labels"):
+            read_questions(write(tmp_path / "a.jsonl", blank))
+
+
 def test_other_files_are_refused(tmp_path) -> None:
     with pytest.raises(TextspaceError, match=r"is no table: give a \.tsv, \.csv or \.jsonl file"):
         read_questions(write(tmp_path / "a.txt", ["who ?"]))

@@ -17,6 +17,7 @@ from helpers import small, tiny_sentences
 from textspace.cli import judging, main
 from textspace.config import Recipe
 from textspace.data.batching import make_batch
+from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
 from textspace.evaluate import doctor as module
 from textspace.evaluate import examination as examination_module
@@ -42,6 +43,11 @@ STATES: dict[str, tuple[dict[str, float], list[dict[str, float]], str]] = {
     "nothing active": (WELL | {"active_units": 0}, [], "collapsed"),
     "no nats": (WELL | {"active_units": 1, "kl": 0.09, "mi": 0.05}, [], "collapsed"),
     "no KL alone": ({"kl": 0.05}, [], "collapsed"),
+    "hardly any KL alone": ({"kl": 0.4}, [], "collapsing"),
+    "a KL alone, as of one sentence": ({"kl": 2.94, "reconstruction": 38.0}, [], "unknown"),
+    "a KL alone that fell": ({"kl": 1.9}, fallen(9, 4, 3, 2), "collapsing"),
+    "a KL and what varies": ({"kl": 8.0, "active_units": 20}, [], "healthy"),
+    "a KL and what is told": ({"kl": 8.0, "mi": 5.0}, [], "healthy"),
     "nothing told and no KL known": ({"mi": 0.05, "active_units": 2}, [], "collapsed"),
     "a KL that is no information": (WELL | {"mi": 0.05}, [], "collapsed"),
     "few active, little KL": (WELL | {"active_units": 3, "kl": 0.9, "mi": 0.5}, [], "collapsing"),
@@ -86,7 +92,11 @@ def test_sentences_hold_the_numbers() -> None:
     for recipe in (RECIPES["ae"], VAE.but({"posterior.kind": "delta", "objective.kind": "reconstruction"})):
         assert "expected of an autoencoder" in diagnose(WELL | {"marginal_kl": 12.34}, recipe).sentence
     assert "language model" in diagnose(WELL, RECIPES["lstm-lm"]).sentence
-    assert "as far as the KL alone can tell" in diagnose({"kl": 8.0}, VAE).sentence
+    assert diagnose({"kl": 8.0}, VAE).sentence == (
+        "How the codes are cannot be said from the KL alone: a code costs 8.00 nats (KL), which codes that are the "
+        "same for all sentences may cost as well; give at least two sentences, so that their codes can be compared."
+    )
+    assert "give at least two sentences" in diagnose({"reconstruction": 9.0}, RECIPES["ae"]).sentence
     assert "alone" not in diagnose(WELL, VAE).sentence
 
 
@@ -135,6 +145,9 @@ TOKEN_STATES: dict[str, tuple[dict[str, float], list[float], str]] = {
     "few active, little told": (TOKENS_WELL | {"token_kl": 0.9, "mi": 0.8, "active_units": 12}, [], "collapsing"),
     "fallen": (TOKENS_WELL | {"token_kl": 1.9}, [9, 4, 3, 2], "collapsing"),
     "far from the prior": (TOKENS_WELL | {"marginal_kl": 5.1}, [], "overfull"),
+    "a sentence's KL alone": ({"kl": 22.16, "reconstruction": 67.0}, [], "unknown"),
+    "no KL in a whole sentence": ({"kl": 0.05, "reconstruction": 67.0}, [], "collapsed"),
+    "a sentence's KL is not held against tokens'": ({"kl": 1.9}, [9, 4, 3, 2], "unknown"),
 }
 
 
@@ -146,7 +159,14 @@ def test_where_every_token_has_a_code_its_own_numbers_count(case: str) -> None:
     assert found.state == state, found
     assert ". " not in found.sentence
     assert "about its sentence" not in found.sentence
-    assert len(found.advice) == (0 if state == "healthy" else 2)
+    assert len(found.advice) == (0 if state in ("healthy", "unknown") else 2)
+
+
+def test_the_kl_of_a_sentence_is_told_where_that_of_its_tokens_is_not_known() -> None:
+    together = "the codes of a sentence cost 22.16 nats (KL) together, which codes that are the same for all tokens may"
+    assert together in diagnose({"kl": 22.16}, VAT).sentence
+    assert "the codes of a sentence cost 0.05 nats (KL) together." in diagnose({"kl": 0.05}, VAT).sentence
+    assert "of a sentence cost" not in diagnose(TOKENS_WELL, VAT).sentence
 
 
 def test_sentences_speak_of_tokens_where_these_have_codes() -> None:
@@ -258,6 +278,27 @@ def test_an_examination_measures_and_comes_back_from_json(tiny_model: Model, spl
     assert back.to_dict() == found.to_dict()
     dimensions = stored["statistics"]["deviation"]
     assert dimensions == [float(f"{value:.6g}") for value in found.statistics.deviation_Z]
+
+
+def make_all_alike(model: Model) -> None:
+    """All codes are the same, far from the prior."""
+    with torch.no_grad():
+        model.posterior.mean.weight.zero_()
+        model.posterior.mean.bias.fill_(2.0)
+
+
+@pytest.mark.parametrize("recipe", [VAE, VAT, RECIPES["smim-ae"]], ids=lambda recipe: recipe.name)
+def test_one_sentence_is_not_enough_to_call_codes_healthy(tiny: Any, recipe: Recipe) -> None:
+    recipe, texts = small(recipe), tiny_sentences(60)
+    model = Model(recipe, len(tiny.tokenizer))
+    make_all_alike(model)
+    one, several = (examine(model, EncodedSplit.of(some, tiny.tokenizer, None), recipe) for some in (texts[:1], texts))
+    assert (one.statistics, one.diagnosis.state) == (None, "unknown")
+    assert one.diagnosis.sentence.endswith("give at least two sentences, so that their codes can be compared.")
+    if "kl" in one.numbers:  # not of an autoencoder
+        assert one.numbers["kl"] > 1
+        assert f"{one.numbers['kl']:.2f} nats (KL)" in one.diagnosis.sentence
+    assert several.diagnosis.state == "collapsed"
 
 
 def test_an_examination_knows_what_came_before(tiny_model: Model, split: Any) -> None:
@@ -458,21 +499,38 @@ def test_without_an_examination_the_log_tells(folder: Path) -> None:
     change_metrics(folder, trained={"best_step": 20})
     log = folder / "space" / "steps.jsonl"
     lines = [
-        {"event": "validation", "step": step, "epoch": step / 10, "kl": kl, "reconstruction": 9.0, "elbo": 9.0 + kl}
+        {"event": "validation", "step": step, "epoch": step / 10, "kl": kl, "mi": 0.6 * kl, "reconstruction": 9.0}
         for step, kl in ((10, 7.0), (20, 8.25), (30, 0.01))
     ]
     log.write_text("\n".join(map(json.dumps, lines)) + '\n{"event": "vali')  # killed while it wrote
     assert [line["step"] for line in validations(folder / "space")] == [10, 20, 30]
     code, out, err = run(folder, "space")
     assert code == 0, err
-    assert "healthy as far as the KL alone can tell: a code costs 8.25 nats" in out  # of the weights that were kept
+    assert "healthy: a code costs 8.25 nats" in out  # of the weights that were kept
     change_metrics(folder, trained=None)
     assert "collapsed" in run(folder, "space")[1]  # else the last
     (folder / "space" / "metrics.json").write_text("{")
     assert "collapsed" in run(folder, "space")[1]
-    change = [line | {"kl": kl} for line, kl in zip([*lines, lines[-1]], (6.0, 5.0, 4.0, 1.5), strict=True)]
+    change = [line | {"kl": kl, "mi": 1.0} for line, kl in zip([*lines, lines[-1]], (6.0, 5.0, 4.0, 1.5), strict=True)]
     log.write_text("\n".join(map(json.dumps, change)))
     assert "within 3 validations the KL fell from 6.00 to 1.50" in run(folder, "space")[1]
+    log.write_text(json.dumps({"event": "validation", "step": 10, "epoch": 1.0, "kl": 8.25}))
+    code, out, err = run(folder, "space")
+    assert (code, out) == (2, "")  # the KL alone is not enough
+    assert "give text to measure on, such as --data my.txt" in err
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_doctor_asks_for_more_than_one_sentence(folder: Path) -> None:
+    (folder / "one.txt").write_text(tiny_sentences(1)[0] + "\n")
+    space = Space.load(folder / "space", "cpu")
+    make_all_alike(space.model)
+    space.save(folder / "alike")
+    code, out, err = run(folder, "alike", "--data", "one.txt")
+    assert code == 0, err
+    assert "cannot be said from the KL alone" in out
+    assert "give at least two sentences" in out
+    assert "have collapsed" in run(folder, "alike", "--data", "my.txt")[1]
 
 
 @pytest.mark.parametrize("log", [None, "", "not json", "[1]\n", '{"event": "validation", "step": 1, "nll": 3}\n'])

@@ -83,6 +83,10 @@ def test_it_is_made_from_the_reconstructions_of_a_likelihood(tiny, tiny_model) -
         math.exp((measured.reconstruction_N.sum() + 4 * math.log(4)) / 7)
     )
     assert found["melbo"].settings["samples"] == 5
+    difference_N = measured.nll_N - measured.reconstruction_N
+    assert found["melbo_meets"].value == pytest.approx(difference_N.mean() / math.log(10))
+    assert found["melbo_meets"].stderr == pytest.approx(difference_N.std(ddof=1) / 2 / math.log(10))
+    assert bound.estimates(nll=measured.estimates()["elbo"])["melbo_meets"].stderr is None  # of another bound
     for one in ({}, {"samples": 5, "proposal_scale": 2.0}):  # reconstructions of one sample
         assert Melbo.of(likelihood(tiny_model, split, **one), split).settings["samples"] == 1
 
@@ -138,6 +142,19 @@ def test_the_size_at_which_it_meets_a_likelihood() -> None:
     given = Estimate("importance-weighted NLL", 100.0, 1.0, 2, "upper", "lower", {})
     found = bound.estimates(nll=given)["melbo_meets"]
     assert found.value == pytest.approx(40 / math.log(10))
+    assert found.stderr is None  # nothing is known of the sentences' own
     assert bound.meeting_size_log10(60 + math.log(7)) == pytest.approx(math.log10(7))
-    assert found.stderr == pytest.approx(10 / math.log(10))
     assert bound.meeting_size_log10(60 + 43 * math.log(10)) == pytest.approx(43)
+
+
+def test_the_error_of_that_size_is_that_of_the_difference_sentence_by_sentence() -> None:
+    """Sentences of very different lengths cost very differently, but each as much more under the likelihood."""
+    chance = np.random.default_rng(0)
+    reconstruction_N = chance.gamma(4, 20, 500)
+    difference_N = 40 + chance.choice([-2.0, 2.0], 500)
+    nll_N = reconstruction_N + difference_N
+    given = Estimate("importance-weighted NLL", float(nll_N.mean()), 1.0, 500, "upper", "lower", {})
+    found = melbo(reconstruction_N.tolist()).estimates(nll=given, nll_N=nll_N)["melbo_meets"]
+    assert found.value == pytest.approx(difference_N.mean() / math.log(10))
+    assert found.stderr == pytest.approx(2 / math.sqrt(500) / math.log(10), rel=0.01)
+    assert found.stderr < reconstruction_N.std() / math.sqrt(500) / math.log(10) / 15  # that of either alone

@@ -21,7 +21,6 @@ TEXTS = short_sentences(140)
 NOT_MEASURED = {
     "code_overlap": "every token of the space has a code",
     "kept_dimensions": "every token of the space has a code",
-    "melbo": "in this space every token has a code",
     "class_gates": "no gates",
     "distance_to_truth": "built-in corpus",
     "factors": "built-in corpus",

@@ -184,6 +184,13 @@ def test_switching_is_decoding_a_changed_code(gated: Space, found: Features) -> 
     assert [probe.text for probe in found.probes] == SENTENCES[:3]
 
 
+def test_one_string_is_one_probe(gated: Space) -> None:
+    one = read_features(gated, SENTENCES, probes=SENTENCES[5])
+    assert [probe.text for probe in one.probes] == [SENTENCES[5]]
+    assert one == read_features(gated, SENTENCES, probes=[SENTENCES[5]])
+    assert one == read_features(gated, SENTENCES, probes=iter([SENTENCES[5]]))
+
+
 def test_a_dimension_with_gate_and_ends_goes_to_all_other_sides(gated: Space) -> None:
     number = 0
     probes = SENTENCES[:20]

@@ -121,7 +121,7 @@ def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Ex
     numbers = {name: kept[name] for name in measures_of(saved.recipe) if name in kept}
     diagnosis = diagnose(numbers, saved.recipe, earlier, epochs_of(history))
     if diagnosis.state == "unknown" and saved.recipe.posterior is not None:
-        raise TextspaceError(f"{folder} holds no examination and no log of a run: {_GIVE_DATA}")
+        raise TextspaceError(f"{folder} holds no examination, and no log that tells how its codes are: {_GIVE_DATA}")
     return Examination(numbers, None, diagnosis)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from textspace.data.options import ReadReport, find_column, is_number
-from textspace.data.sources import raw_rows
+from textspace.data.sources import ending, raw_rows
 from textspace.errors import TextspaceError
 from textspace.noise import Noise
 
@@ -26,6 +26,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Names of columns that are found without being asked for, in any case."""
 
 _SAMPLE_ROWS = 100
+_JSON_ROW = 'a JSON object on a line of its own, such as {"question": "who sees cats ?", "answer": "anna", "label": 1}'
 _SHOWN = 20
 """Characters of a cell that an error shows."""
 
@@ -88,7 +89,7 @@ def read_questions(
     report, where = ReadReport(), repr(str(path))
     rows = list(raw_rows(path, report))
     if not rows:
-        raise TextspaceError(f"{where} is empty: give questions, answers and labels")
+        raise TextspaceError(f"{where} {_nothing_read(path, report.bad_rows)}")
     names, table = _as_table(rows, columns, header)
     width = len(names) if names else Counter(map(len, table[:_SAMPLE_ROWS])).most_common(1)[0][0]
     question, answer, label = _chosen(columns, names, width, table, where)
@@ -110,6 +111,15 @@ def read_questions(
     if not found:
         raise TextspaceError(f"{where} has no row with a question, an answer and a label: check the columns")
     return [Question(text, tuple(answers), tuple(labels)) for text, answers, labels in found.values()], report
+
+
+def _nothing_read(path: Path, broken: int) -> str:
+    """What is wrong with a file without a row."""
+    if not broken:
+        return "is empty: give questions, answers and labels"
+    rows = f"{broken:,} {'row' if broken == 1 else 'rows'}"
+    row = _JSON_ROW if ending(path) == ".jsonl" else "a question, an answer and a label with commas between"
+    return f"has {rows}, none of which can be read: write each as {row}"
 
 
 def _as_table(

@@ -128,6 +128,8 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
 """What to try, in the order of what helped in our own measurements (docs/collapse.md); the first two that a recipe can
 take and does not use are advised. Those for codes of tokens come first and are `used` by all other recipes."""
 
+_COMPARE = "give at least two sentences, so that their codes can be compared"
+
 _LONGER = "--epochs 30 (codes often come into use only after several passes over the text)"
 
 COLLAPSED_BELOW = 0.1
@@ -208,7 +210,7 @@ def diagnose(
 
     Args:
         numbers: "kl", "mi", "active_units", "feature_cosine", "marginal_kl" and "reconstruction", as many as are known;
-            and "token_kl" where every token has a code.
+            and "token_kl" where every token has a code. Of one sentence there is the KL alone, or nothing.
         recipe: what it was trained with.
         history: the same numbers of the run's earlier validations, in order.
         epochs: how long it has been trained, where that is known.
@@ -218,9 +220,11 @@ def diagnose(
     known, of_a_code = known_numbers(numbers), _kl_of_a_code(recipe)
     kl, mi, active = (known.get(name) for name in (of_a_code, "mi", "active_units"))
     nats = [value for value in (kl, mi) if value is not None]
+    if not nats and "kl" in known:  # of all codes of a sentence together: none of them costs more
+        nats = [known["kl"]]
     if active is None and not nats:
-        wanted = "the KL, the mutual information or the number of active units"
-        return Diagnosis("unknown", f"How the codes are cannot be said: it takes {wanted}, and none of them is known.")
+        missing = "neither the mutual information nor the number of active units is known"
+        return Diagnosis("unknown", f"How the codes are cannot be said, since {missing}: {_COMPARE}.")
 
     facts = _facts(known, recipe)
     # A code tells at most what it costs, which stands for it where it is not known: costs may be those of a distance
@@ -254,9 +258,11 @@ def diagnose(
             f"sentences instead){_expected(recipe)}: {facts}."
         )
         return Diagnosis("overfull", told, _advice("overfull", recipe))
+    if active is None and mi is None:  # a KL that is not small
+        told = f"{facts}, which codes that are the same for all {_unit(recipe)}s may cost as well"
+        return Diagnosis("unknown", f"How the codes are cannot be said from the KL alone: {told}; {_COMPARE}.")
     near = "" if apart is None else f", and all codes together lie near the prior ({apart:.1f} nats)"
-    alone = "" if {"mi", "active_units"} & set(known) else " as far as the KL alone can tell"
-    return Diagnosis("healthy", f"The codes are healthy{alone}: {facts}{near}.")
+    return Diagnosis("healthy", f"The codes are healthy: {facts}{near}.")
 
 
 def known_numbers(numbers: Mapping[str, Any]) -> dict[str, float]:
@@ -271,6 +277,8 @@ def _facts(known: Numbers, recipe: Recipe) -> str:
     nats = []
     if (kl := known.get(_kl_of_a_code(recipe))) is not None:
         nats.append(f"costs {kl:.2f} nats (KL)")
+    elif "kl" in known:
+        told.append(f"the codes of a sentence cost {known['kl']:.2f} nats (KL) together")
     if "mi" in known:
         # The number cannot exceed the logarithm of how many codes there were, so the truth may be far above it.
         least = "at least " if known["mi"] >= COLLAPSED_BELOW else ""

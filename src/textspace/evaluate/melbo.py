@@ -65,6 +65,7 @@ class Melbo:
         repeats: how often each distinct sentence occurs.
         settings: of the likelihood it was made from.
         end_words: what names say of how sentences end.
+        nll_N: NLL of each sentence in nats by that likelihood, where it has one.
     """
 
     reconstruction_N: Floats
@@ -72,6 +73,7 @@ class Melbo:
     repeats: tuple[int, ...]
     settings: Settings
     end_words: str = ""
+    nll_N: Floats | None = None
 
     @classmethod
     def of(cls, measured: Likelihood, split: EncodedSplit) -> Melbo:
@@ -85,7 +87,8 @@ class Melbo:
         # A reconstruction takes one sample where the importance samples come from elsewhere, or where there are none.
         shared = measured.settings["proposal"] == "posterior"
         settings["samples"] = max(1, int(measured.settings["samples"])) if shared else 1
-        return cls(measured.reconstruction_N, measured.counts_N, tuple(repeats.values()), settings, measured.end_words)
+        words, counted = measured.end_words, tuple(repeats.values())
+        return cls(measured.reconstruction_N, measured.counts_N, counted, settings, words, measured.nll_N)
 
     def __len__(self) -> int:
         return len(self.reconstruction_N)
@@ -111,12 +114,19 @@ class Melbo:
         """What every name says of the set."""
         return f"{WORDS}; N = {len(self):,}, log N = {math.log(len(self)):.2f}, {self.duplicates:,} duplicates"
 
-    def estimates(self, tokens_per_sentence: float | None = None, nll: Estimate | None = None) -> dict[str, Estimate]:
+    def estimates(
+        self,
+        tokens_per_sentence: float | None = None,
+        nll: Estimate | None = None,
+        nll_N: Floats | None = None,
+    ) -> dict[str, Estimate]:
         """All numbers of the set.
 
         Args:
             tokens_per_sentence: of another count of tokens: perplexity and reconstruction per token by that, too.
-            nll: what a larger set would have to be for MELBO to be as large as this.
+            nll: how large a set would have to be for MELBO to be as large as this.
+            nll_N: the same of each sentence; by default that of the likelihood this was made from, if `nll` is its
+                mean. Without it the size has no error.
         """
         melbo = f"MELBO, reconstruction + log N ({self.words})"
         found = {"melbo": self._mean(melbo, self.melbo_N)}
@@ -136,7 +146,7 @@ class Melbo:
             name = f"reconstruction per token {at}"
             found["reconstruction_per_given"] = self._named(per_unit, name, self.reconstruction_N, each_N)
         if nll is not None:
-            found["melbo_meets"] = self._meets(nll)
+            found["melbo_meets"] = self._meets(nll, self._nll_of(nll) if nll_N is None else nll_N)
         return found
 
     def meeting_size_log10(self, nll: float) -> float:
@@ -174,13 +184,21 @@ class Melbo:
             float(self.reconstruction_N.mean()) + log_K,
         )
 
-    def _meets(self, nll: Estimate) -> Estimate:
-        """Where MELBO meets an estimate, as the logarithm of a set size."""
+    def _nll_of(self, nll: Estimate) -> Floats | None:
+        """The sentences' own NLL, if this estimate is its mean."""
+        own = self.nll_N is not None and math.isclose(float(self.nll_N.mean()), nll.value)
+        return self.nll_N if own else None
+
+    def _meets(self, nll: Estimate, nll_N: Floats | None) -> Estimate:
+        """Where MELBO meets an estimate, as the logarithm of a set size.
+
+        Both are of the same sentences, whose lengths they share: the error is that of the difference.
+        """
         name = (
             f"log10 of the set size at which MELBO would reach {nll.value:.2f} nats, were the reconstruction the same "
             f"({self.words}){self.end_words}"
         )
-        error = standard_error(self.reconstruction_N)
+        error = None if nll_N is None else standard_error(nll_N - self.reconstruction_N)
         value = self.meeting_size_log10(nll.value)
         error = None if error is None else error / math.log(10)
         return Estimate(name, value, error, len(self), "none", None, self._settings | {"reaches": nll.name})

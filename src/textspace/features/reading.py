@@ -52,7 +52,7 @@ def read_features(
     texts: Iterable[str],
     labels: Iterable[str | None] | None = None,
     *,
-    probes: Sequence[str] | None = None,
+    probes: str | Iterable[str] | None = None,
     limit: int = LIMIT,
     of: int | None = None,
     top: int = TOP_SENTENCES,
@@ -69,7 +69,7 @@ def read_features(
         space: any space with codes.
         texts: sentences.
         labels: of the sentences; None for one without.
-        probes: sentences in which every dimension is switched; by default the first `PROBES`.
+        probes: a sentence, or several, in which every dimension is switched; by default the first `PROBES`.
         limit: of more sentences than these so many are read, spread evenly.
         of: how many sentences there were, where `texts` are themselves spread over more.
         top: sentences shown of each side.
@@ -91,7 +91,7 @@ def read_features(
     read = Read([clean(text) for text in kept], kept_labels if classes else None, found)
     least = 0.0 if found.on_ZN is not None else ACTIVE_ABOVE * _prior_variance(space)
     alone = read_dimensions(read, least=least, top=top, seed=seed, show_progress=show_progress)
-    asked = read.texts[:PROBES] if probes is None else list(probes)
+    asked = read.texts[:PROBES] if probes is None else listed(probes)
     with told_before(probes is None):
         shown, dimensions = switched(space, alone, asked, show_progress)
     settings: dict[str, str | int | float | bool | None] = {

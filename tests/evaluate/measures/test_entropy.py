@@ -8,6 +8,7 @@ import torch
 from helpers import small, tiny_sentences
 from small_subjects import collapse, subject_on, untrained, with_codes
 
+from textspace.evaluate.measure import Effort
 from textspace.evaluate.measures.entropy import code_entropy, nearest_neighbour_entropy
 from textspace.recipes import RECIPES
 
@@ -30,10 +31,55 @@ def test_the_entropy_of_a_cube_and_of_four_points_by_hand(chance) -> None:
     assert nearest_neighbour_entropy(np.array([[0.0], [1.0], [3.0], [7.0]])).value == pytest.approx(truth)
 
 
-def test_the_error_of_an_entropy_is_its_spread(chance) -> None:
-    found = [nearest_neighbour_entropy(chance.normal(size=(100, 3))) for _ in range(400)]
+@pytest.mark.parametrize("dims", [1, 3, 30, 200])
+def test_the_error_of_an_entropy_is_its_spread_or_a_little_more(chance, dims: int) -> None:
+    """In many dimensions points share their neighbours: distances are not independent."""
+    found = [nearest_neighbour_entropy(chance.normal(size=(100, dims))) for _ in range(300)]
     spread = np.std([one.value for one in found])
-    assert np.mean([one.stderr for one in found]) == pytest.approx(spread, rel=0.2)
+    assert 0.95 * spread < np.mean([one.stderr for one in found]) < 1.6 * spread
+
+
+def test_the_error_of_an_entropy_is_that_of_leaving_out_each_point(chance) -> None:
+    points_NZ = chance.normal(size=(12, 2))
+    without_N = [nearest_neighbour_entropy(np.delete(points_NZ, row, axis=0)).value for row in range(12)]
+    by_hand = math.sqrt(11 / 12 * ((np.array(without_N) - np.mean(without_N)) ** 2).sum())
+    assert nearest_neighbour_entropy(points_NZ).stderr == pytest.approx(by_hand)
+    assert nearest_neighbour_entropy(points_NZ[:2]).stderr is None
+
+
+@pytest.mark.parametrize("dims", [2, 24])
+def test_the_error_of_the_mark_is_no_matter_of_luck_and_covers_the_truth(tiny, chance, dims: int) -> None:
+    recipe = small(RECIPES["vae"]).but(
+        {"posterior.kind": "delta", "objective.kind": "reconstruction", "latent.dim": dims}
+    )
+    texts = list(dict.fromkeys(tiny_sentences(400)))[:60]
+    space, codes_NZ = untrained(recipe, tiny.tokenizer), chance.normal(size=(60, dims))
+    truth = np.mean([nearest_neighbour_entropy(chance.normal(size=(60, dims))).value for _ in range(1000)])
+    quick = Effort(repeats=2)
+    found = [
+        code_entropy(with_codes(subject_on(space, texts, seed=seed, effort=quick), codes_NZ)).estimates
+        for seed in range(40)
+    ]
+    marks = [each["entropy_means_normal"] for each in found]
+    errors = np.array([mark.stderr for mark in marks])
+    assert errors.max() < 2 * errors.min()
+    beyond = (np.array([mark.value for mark in marks]) - truth) / errors
+    assert 0.5 < np.sqrt((beyond**2).mean()) < 1.2
+    assert (np.abs(beyond) < 2).mean() > 0.9
+    for each in found:
+        assert each["entropy_means_bias"].stderr == each["entropy_means_normal"].stderr
+        expected = math.hypot(each["entropy_means"].stderr, each["entropy_means_normal"].stderr)
+        assert each["entropy_means_above_normal"].stderr == pytest.approx(expected)
+
+
+def test_two_sentences_have_an_entropy_without_an_error(autoencoder, chance) -> None:
+    subject = with_codes(subject_on(autoencoder, ["anna sees", "bob sees"]), chance.normal(size=(2, 4)))
+    found = code_entropy(subject)
+    for key in ("entropy_means", "entropy_means_normal", "entropy_means_bias", "entropy_means_above_normal"):
+        estimate = found.estimates[key]
+        assert (estimate.stderr, estimate.settings["error"]) == (None, None)
+        assert np.isfinite(estimate.value)
+    assert not any("±" in str(cell) for cell in found.tables["entropy"].rows[0])
 
 
 def test_equal_points_count_once(chance) -> None:
@@ -60,7 +106,7 @@ def test_normal_codes_have_the_entropy_of_the_normal_draws_beside_them(autoencod
     assert beyond.n == count < len(texts)
     assert beyond.settings["duplicates"] == len(texts) - count
     assert found["entropy_normal_exact"].value == pytest.approx(2 * math.log(2 * math.pi * math.e))
-    assert found["entropy_means_normal"].settings["error"] == "standard error over 3 draws"
+    assert found["entropy_means_normal"].settings["error"] == "standard error over the points of 3 draws, jackknife"
 
 
 def test_codes_three_times_as_far_apart_have_more_entropy_by_the_formula(space) -> None:

@@ -151,6 +151,27 @@ def test_an_autoencoder_has_neither_elbo_nor_aggregated_posterior(tiny) -> None:
     assert "Gaussian fitted" in found.estimates["nll_own_prior"].name
 
 
+def test_a_space_with_a_code_for_every_token_has_no_aggregated_posterior_and_all_the_rest(token_space) -> None:
+    subject = subject_on(token_space, SPLITS)
+    with pytest.warns(UserWarning, match="no likelihood under the aggregated posterior: every token of the space has"):
+        found = melbo(subject)
+    assert {"melbo", "elbo", "nll_own_prior", "melbo_meets"} <= found.estimates.keys()
+    assert not any("aggregated" in key for key in found.estimates)
+    plain = subject.test.likelihood(4, "dropped")
+    assert found.estimates["melbo"].value == pytest.approx(plain.reconstruction_N.mean() + math.log(50))
+
+
+def test_the_size_at_which_it_meets_the_tightest_likelihood_has_the_error_of_the_difference(found) -> None:
+    for ending in ("", "_with_end"):
+        keys = [f"nll_own_prior{ending}", f"nll_aggregated{ending}"]
+        tightest = min(keys, key=lambda key: found.estimates[key].value)
+        values = found.per_sentence
+        difference_N = np.array(values[tightest]) - np.array(values[f"reconstruction{ending}"])
+        meets = found.estimates[f"melbo_meets{ending}"]
+        assert meets.value == pytest.approx(difference_N.mean() / math.log(10))
+        assert meets.stderr == pytest.approx(difference_N.std(ddof=1) / math.sqrt(50) / math.log(10))
+
+
 def test_results_depend_on_the_seed_alone(subject, found, narrow) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

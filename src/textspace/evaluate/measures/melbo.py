@@ -57,8 +57,9 @@ def melbo(subject: Subject) -> Findings:
         measured = replace(plain, nll_N=None, effective_samples_N=None, under=under)
         bounds[end_token] = bound = Melbo.of(plain, test.split)
         proper = measured.estimates()
-        tightest = min((proper[f"nll_{key}"] for key in under), key=lambda each: each.value)
-        found = bound.estimates(nll=tightest) | {key: each for key, each in proper.items() if _beside(key)}
+        tightest = min(under, key=lambda key: _mean(under[key].nll_N))
+        found = bound.estimates(nll=proper[f"nll_{tightest}"], nll_N=under[tightest].nll_N)
+        found |= {key: each for key, each in proper.items() if _beside(key)}
         estimates |= {key + ending: _told(each, chosen) for key, each in found.items()}
         columns = {"melbo": bound.melbo_N, "reconstruction": plain.reconstruction_N}
         columns |= {"elbo": plain.elbo_N} if plain.elbo_N is not None else {}
@@ -96,6 +97,9 @@ def _mixture(subject: Subject) -> AggregatedPosterior | None:
         return None
     if model.posterior is None or model.posterior.distributions["z"] is not Normal:
         warnings.warn("no likelihood under the aggregated posterior: the posterior has no density", stacklevel=2)
+        return None
+    if model.is_token_level:
+        warnings.warn("no likelihood under the aggregated posterior: every token of the space has a code", stacklevel=2)
         return None
     limit, split = MIXTURE_TIMES * subject.effort.prior_samples, subject.splits["train"].split
     return AggregatedPosterior.of(model, split, limit=limit, progress=subject.show_progress)
