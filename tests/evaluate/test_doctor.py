@@ -542,7 +542,8 @@ def test_with_nothing_to_go_by_the_doctor_asks_for_text(folder: Path, log: str |
     code, out, err = run(folder, "space")
     assert (code, out) == (2, "")
     assert err == (
-        "textspace: space holds no examination and no log of a run: give text to measure on, such as --data my.txt\n"
+        "textspace: space holds no examination, and no log that tells how its codes are: give text to measure on, "
+        "such as --data my.txt\n"
     )
 
 

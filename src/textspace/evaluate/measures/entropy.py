@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
 from textspace.evaluate.measures.geometry import code_kinds, distinct_rows
+from textspace.evaluate.measures.pairwise import nearest
 from textspace.evaluate.text_metrics import plus_minus
 from textspace.noise import seed_of
 from textspace.progress import track
@@ -46,26 +47,15 @@ def nearest_neighbour_entropy(points_NZ: Floats) -> Entropy | None:
         return None
     volume = dims / 2 * math.log(math.pi) - math.lgamma(dims / 2 + 1)  # of the unit ball, its logarithm
     harmonic = float((1 / np.arange(1, count)).sum())  # digamma(N) - digamma(1)
-    nearest_N, distances_N2 = _neighbours(points_NZ)
+    nearest_N2, distances_N2 = nearest(points_NZ, 2)
     logs_N2 = dims * np.log(distances_N2)
     value, error = harmonic + volume + float(logs_N2[:, 0].mean()), None
     if count > 2:
         # Where a point's nearest is left out, its second nearest takes that place.
-        moved_N = np.bincount(nearest_N, logs_N2[:, 1] - logs_N2[:, 0], count)
+        moved_N = np.bincount(nearest_N2[:, 0], logs_N2[:, 1] - logs_N2[:, 0], count)
         without_N = (logs_N2[:, 0].sum() - logs_N2[:, 0] + moved_N) / (count - 1)
         error = float(without_N.std() * math.sqrt(count - 1))
     return Entropy(value, error, count)
-
-
-def _neighbours(points_NZ: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Each point's nearest other, and the distances to its nearest two (of two points: to the one), nearest first."""
-    from sklearn.neighbors import NearestNeighbors
-
-    finder = NearestNeighbors(n_neighbors=min(2, len(points_NZ) - 1)).fit(points_NZ - points_NZ.mean(0))
-    found_NK = finder.kneighbors(return_distance=False)  # without points, each is left out of its own search
-    # The search's own distances are less exact.
-    distances_NK = np.stack([np.linalg.norm(points_NZ - points_NZ[at_N], axis=1) for at_N in found_NK.T], axis=1)
-    return found_NK[:, 0], np.sort(distances_NK, axis=1)
 
 
 def code_entropy(subject: Subject) -> Findings:

@@ -14,6 +14,7 @@ __all__ = [
     "Correlation",
     "code_distances",
     "error_of_pairs",
+    "nearest",
     "nearest_distances",
     "pair_correlation",
     "pairs_of",
@@ -129,10 +130,17 @@ def _group_means(values_P: Floats, groups_P: Integers | None) -> Floats:
     return (np.bincount(number_P, values_P) / np.bincount(number_P))[number_P]
 
 
-def nearest_distances(points_NZ: Floats) -> Floats:
-    """Distance of each point to its nearest other."""
+def nearest(points_NZ: Floats, count: int) -> tuple[Integers, Floats]:
+    """So many nearest other points of each, fewer where there are not as many, and the distances, nearest first."""
     from sklearn.neighbors import NearestNeighbors
 
-    finder = NearestNeighbors(n_neighbors=1).fit(points_NZ - points_NZ.mean(0))
-    nearest_N = finder.kneighbors(return_distance=False)[:, 0]  # without points, each is left out of its own search
-    return np.linalg.norm(points_NZ - points_NZ[nearest_N], axis=1)  # the search's own distances are less exact
+    finder = NearestNeighbors(n_neighbors=min(count, len(points_NZ) - 1)).fit(points_NZ - points_NZ.mean(0))
+    found_NK = finder.kneighbors(return_distance=False)  # without points, each is left out of its own search
+    # The search's own distances are less exact.
+    distances_NK = np.stack([np.linalg.norm(points_NZ - points_NZ[at_N], axis=1) for at_N in found_NK.T], axis=1)
+    return found_NK, np.sort(distances_NK, axis=1)
+
+
+def nearest_distances(points_NZ: Floats) -> Floats:
+    """Distance of each point to its nearest other."""
+    return nearest(points_NZ, 1)[1][:, 0]
