@@ -303,11 +303,11 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "negative strength": (
         lambda space: space.encode("a", what="sample", strength=-1),
-        "strength is -1: give a number from 0 (the mean itself) up",
+        "strength is -1: give a number from 0 (the mean itself) to 1,000,000",
     ),
     "infinite strength": (
         lambda space: space.reconstruct("a", what="sample", strength=float("inf")),
-        "strength is inf: give a number from 0 (the mean itself) up",
+        "strength is inf: give a number from 0 (the mean itself) to 1,000,000",
     ),
     "unknown ends": (
         lambda space: space.interpolate("a", "b", ends="median"),
@@ -315,15 +315,15 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "negative deviation": (
         lambda space: space.sample(2, deviation=-0.1),
-        "deviation is -0.1: give a number from 0 up, or 'dim' for 1 / sqrt(dimensions)",
+        "deviation is -0.1: give a number from 0 to 1,000,000, or 'dim' for 1 / sqrt(dimensions)",
     ),
     "NaN deviation": (
         lambda space: space.prior_codes(2, deviation=float("nan")),
-        "deviation is nan: give a number from 0 up, or 'dim' for 1 / sqrt(dimensions)",
+        "deviation is nan: give a number from 0 to 1,000,000, or 'dim' for 1 / sqrt(dimensions)",
     ),
     "unknown deviation": (
         lambda space: space.sample(2, deviation="sqrt"),
-        "deviation is 'sqrt': give a number from 0 up, or 'dim' for 1 / sqrt(dimensions)",
+        "deviation is 'sqrt': give a number from 0 to 1,000,000, or 'dim' for 1 / sqrt(dimensions)",
     ),
     "two starts": (
         lambda space: space.sample(2, of=TEXTS, deviation=0.1),

@@ -805,11 +805,11 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "fewer than no variants": (lambda space: space.vary("the", -1), "cannot make -1 variants: give a number from 0"),
     "negative strength": (
         lambda space: space.vary("the", strength=-0.5),
-        "strength is -0.5: give a number from 0 (the mean itself) up",
+        "strength is -0.5: give a number from 0 (the mean itself) to 1,000,000",
     ),
     "NaN strength": (
         lambda space: space.vary("the", strength=float("nan")),
-        "strength is nan: give a number from 0 (the mean itself) up",
+        "strength is nan: give a number from 0 (the mean itself) to 1,000,000",
     ),
     "similarity to a number": (
         lambda space: space.similarity("the", 5),
