@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,8 @@ from textspace.answering import answer
 from textspace.config import PretrainedEncoder as Chosen
 from textspace.config import Recipe
 from textspace.data.batching import make_batch
-from textspace.data.encoded import EncodedSplit
+from textspace.data.corpus import ReadOptions, ReadReport, corpus_of
+from textspace.data.encoded import EncodedSplit, encode_corpus
 from textspace.data.tokenizers import Tokenizer
 from textspace.encoders import PretrainedEncoder
 from textspace.errors import TextspaceError
@@ -126,6 +128,63 @@ def test_long_sentences_are_cut_between_the_special_tokens(recipe: Recipe) -> No
     assert cut == [*whole[:5], VOCABULARY.index("[SEP]")]
     with pytest.raises(TextspaceError, match=r"encoder.max_tokens is 25, and .* reads at most 24 tokens: give no more"):
         EncoderFiles.fetch(chosen.model_copy(update={"max_tokens": 25}))
+
+
+LONG, LIMIT = "anna " * 40, 24
+
+
+def test_sentences_that_the_encoder_cuts_are_counted_exactly(recipe: Recipe) -> None:
+    files = EncoderFiles.fetch(recipe.encoder)
+    fits = "bob " * (LIMIT - 2)  # and the two special tokens: as many as are read
+    read, cut = files.encode_counting([LONG, fits, fits + "bob", "bob", ""])
+    assert ([len(ids) for ids in read], cut) == ([LIMIT, LIMIT, LIMIT, 3, 2], 2)
+    assert read == files.encode([LONG, fits, fits + "bob", "bob", ""])
+    unlimited = json.loads(files.tokenizer) | {"truncation": None}
+    assert EncoderFiles(files.config, json.dumps(unlimited)).encode_counting([LONG])[1] == 0
+
+
+def test_training_says_what_the_encoder_cut(recipe: Recipe, tmp_path: Path) -> None:
+    text, told = tmp_path / "text.txt", []
+    text.write_text("\n".join([*tiny_sentences(), LONG, LONG + "bob"]))
+    changes = {"training.steps": 1, "text.max_tokens": 100}
+    train(str(text), recipe.but(changes), tmp_path / "space", device="cpu", silent=True, curves=False, say=told.append)
+    sentence = (
+        f"2 sentences longer than the {LIMIT} tokens that the encoder reads (their codes know nothing of the rest)"
+    )
+    assert sentence in told
+    assert sentence in json.loads((tmp_path / "space" / "metrics.json").read_text())["report"]
+
+
+def test_a_cache_says_what_the_encoder_cut_and_an_older_one_is_written_anew(prepared: Prepared, tmp_path: Path) -> None:
+    def read() -> tuple[ReadReport, EncodedSplit]:
+        corpus = corpus_of(["bob sees cats", LONG, "dora"], options=ReadOptions(valid=0, test=0))
+        encoded = encode_corpus(corpus, prepared.tokenizer, cache=tmp_path, max_tokens=None)
+        return corpus.report, encoded.splits["train"]
+
+    told = [f"1 sentence longer than the {LIMIT} tokens that the encoder reads (its code knows nothing of the rest)"]
+    report, split = read()
+    assert (report.lines(), split.encoder_cut, split.encoder_limit) == (told, 1, LIMIT)
+    (facts,) = tmp_path.glob("*/facts.json")
+    written = json.loads(facts.read_text())
+    for content in (written, {name: value for name, value in written.items() if name != "encoder_cut"}):
+        facts.write_text(json.dumps(content))
+        again, other = read()
+        assert (again.lines(), other.fingerprint) == (told, split.fingerprint)  # so that a run can be resumed
+        assert json.loads(facts.read_text()) == written
+
+
+def test_using_a_space_says_what_the_encoder_cut(recipe: Recipe, prepared: Prepared) -> None:
+    recipe = recipe.but({"text.max_tokens": 100})
+    space = Space(recipe, prepared.tokenizer, Model(recipe, len(prepared.tokenizer)))
+    told = rf"^1 of 3 sentences are longer than the {LIMIT} tokens that the encoder reads: their codes know nothing of"
+    for use in (space.encode, space.reconstruct, lambda texts: list(space.encode_stream(texts))):
+        with pytest.warns(UserWarning, match=told) as warned:
+            use(["bob", LONG, "dora"])
+        assert len(warned) == 1
+    with pytest.warns(UserWarning, match=r"^5,000 of 10,000 sentences are longer than the 24 tokens"):
+        list(space.encode_stream(["bob", LONG] * 5000))
+    with warnings.catch_warnings(action="error"):
+        space.encode(["bob " * (LIMIT - 2), "dora"])
 
 
 def test_a_cache_is_for_one_encoder(tiny: Prepared, prepared: Prepared, recipe: Recipe) -> None:
@@ -367,6 +426,81 @@ def test_what_is_wrong_is_said_in_one_sentence(
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert said(EncoderFiles.fetch, recipe.encoder) == (
         'a pretrained encoder needs the transformers library: install it with pip install "textspace[transformers]"'
+    )
+
+
+def refused(recipe: Recipe, tmp_path: Path) -> str:
+    """What training says, which leaves nothing behind."""
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(tiny_sentences()))
+    with pytest.raises(TextspaceError) as error:
+        train(str(text), recipe, tmp_path / "space", device="cpu", silent=True, curves=False)
+    assert not (tmp_path / "space").exists()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    return [folder / name for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json")]
+
+
+def test_a_folder_without_a_tokenizer_is_refused(moved: Recipe, tmp_path: Path) -> None:
+    """Of which the library would make up one that knows nothing but special tokens."""
+    whole, vocabulary, config = tokenizer_files(tmp_path / "model")
+    whole.unlink()
+    PretrainedEncoder(moved.encoder, EncoderFiles.fetch(moved.encoder))  # an older model's list of words is enough
+    vocabulary.unlink()
+    told = (
+        f"the folder {moved.encoder.model!r} has no tokenizer: put the model's own tokenizer.json beside its "
+        "config.json, as the tokenizer's save_pretrained writes it"
+    )
+    assert refused(moved, tmp_path) == told
+    config.unlink()
+    assert refused(moved, tmp_path) == told
+
+
+def test_a_tokenizer_of_special_tokens_alone_is_refused(moved: Recipe, tmp_path: Path) -> None:
+    from transformers import BertTokenizer
+
+    for path in tokenizer_files(tmp_path / "model"):
+        path.unlink()
+    BertTokenizer().save_pretrained(tmp_path / "model")
+    assert refused(moved, tmp_path) == (
+        f"the tokenizer of {moved.encoder.model!r} has 5 tokens, hardly more than its special ones, and can read no "
+        "words: give the tokenizer that the model was trained with"
+    )
+
+
+def test_a_tokenizer_of_another_model_is_refused(moved: Recipe, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(moved.encoder.model)
+    tokenizer.add_tokens(["elephants"])
+    tokenizer.save_pretrained(tmp_path / "model")
+    size = len(VOCABULARY)
+    assert refused(moved, tmp_path) == (
+        f"the tokenizer of {moved.encoder.model!r} has ids up to {size}, and the model knows only those below {size}: "
+        "give the tokenizer that the model was trained with"
+    )
+
+
+@pytest.mark.parametrize("kind", ["vit", "clip", "fnet", "whisper"])
+def test_a_model_that_does_not_read_text_alone_is_refused(moved: Recipe, tmp_path: Path, kind: str) -> None:
+    """Of images, of both, of text without regard to padding, and of sound."""
+    import transformers
+
+    small_one = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {
+        "vit": {**small_one, "image_size": 8, "patch_size": 4},
+        "clip": {"text_config": small_one, "vision_config": {**small_one, "image_size": 8, "patch_size": 4}},
+        "fnet": {**small_one, "vocab_size": len(VOCABULARY)},
+        "whisper": {"d_model": 12, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": 100, "pad_token_id": 0},
+    }
+    config = transformers.CONFIG_MAPPING[kind](**sizes[kind])
+    transformers.AutoModel.from_config(config).save_pretrained(tmp_path / "model")
+    assert refused(moved, tmp_path) == (
+        f"{moved.encoder.model!r} ({kind}) does not read text alone, as input_ids with an attention_mask: choose an "
+        "encoder of text, like BERT, as encoder.model"
     )
 
 

@@ -58,12 +58,16 @@ class Troubles:
     sentences: int = 0
     cut: int = 0
     unknown: int = 0
+    encoder_cut: int = 0
+    encoder_limit: int | None = None
 
     def count(self, split: EncodedSplit) -> None:
         unknown_N = np.diff(np.concatenate([[0], (split.tokens == UNKNOWN).cumsum()])[split.offsets])
         counts_N = split.lengths - 2
         self.sentences += len(split)
         self.cut += split.over_long
+        self.encoder_cut += split.encoder_cut
+        self.encoder_limit = split.encoder_limit or self.encoder_limit
         if not split.has_encoder_tokens:  # a pretrained encoder reads the words that only the decoder does not know
             self.unknown += int((unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
 
@@ -71,6 +75,11 @@ class Troubles:
         of_all = f"of {self.sentences:,} sentences"
         if self.cut:
             warn(f"{self.cut:,} {of_all} had more than {max_tokens} tokens and were cut there")
+        if self.encoder_cut:
+            warn(
+                f"{self.encoder_cut:,} {of_all} are longer than the {self.encoder_limit} tokens that the encoder reads"
+                ": their codes know nothing of the rest"
+            )
         if self.unknown:
             warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
 

@@ -7,6 +7,7 @@ no code comes from a model's repository or from a space's folder, and weights ar
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,12 @@ CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _WITHOUT = ("auto_map", "quantization_config", "attn_implementation", "dtype", "torch_dtype", "transformers_version")
 """What of a config is not the architecture: where it was, on what, and code of others."""
 
+_VOCABULARIES = ("tokenizer.*", "*vocab*", "*merges*", "*.model", "*.model.*", "*.spm", "*.tiktoken", "tekken.json")
+"""Files of which a folder has one at least if it has a tokenizer; `tokenizer_config.json` says no words."""
+
+FEWEST_TOKENS = 4
+"""A tokenizer with fewer, its special ones not counted, is one that the library makes up where it finds none."""
+
 
 class EncoderFiles:
     """What an encoder of Hugging Face is, weights apart: its architecture, and how it reads text.
@@ -54,11 +61,16 @@ class EncoderFiles:
         transformers = _transformers()
         with _loading(chosen.model):
             config = transformers.AutoConfig.from_pretrained(chosen.model, trust_remote_code=False)
+            architecture = json.dumps(_architecture(config.to_dict()), indent=1, sort_keys=True) + "\n"
+            with torch.device("meta"):  # only shapes are asked for
+                embeddings = _embeddings(_built(architecture), chosen.model)
+            _check_folder(chosen.model)
             reads = transformers.AutoTokenizer.from_pretrained(chosen.model, trust_remote_code=False)
             library = tokenizers.Tokenizer.from_str(reads.backend_tokenizer.to_str())
+            _check_vocabulary(library, reads.all_special_ids, embeddings, chosen.model)
         library.no_padding()
         library.enable_truncation(_most_tokens(chosen, config, reads.model_max_length))
-        return cls(json.dumps(_architecture(config.to_dict()), indent=1, sort_keys=True) + "\n", library.to_str())
+        return cls(architecture, library.to_str())
 
     @classmethod
     def read(cls, folder: Path) -> EncoderFiles:
@@ -81,7 +93,17 @@ class EncoderFiles:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text as the model wants them, its own special tokens included; at least one."""
-        return [encoding.ids or [0] for encoding in self._library.encode_batch_fast(texts)]
+        return self.encode_counting(texts)[0]
+
+    def encode_counting(self, texts: list[str]) -> tuple[list[list[int]], int]:
+        """The same, and how many of the texts had more tokens than the model reads and were cut."""
+        limit = (self._library.truncation or {}).get("max_length", 0)
+        read, cut = [], 0
+        for encoding in self._library.encode_batch_fast(texts):
+            ids = encoding.ids
+            cut += len(ids) >= limit and bool(encoding.overflowing)  # which is slow to ask of every text
+            read.append(ids or [0])
+        return read, cut
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where the characters of each token begin and end in a text; special tokens have none."""
@@ -95,9 +117,7 @@ class EncoderFiles:
         """The architecture with weights that mean nothing yet."""
         transformers = _transformers()
         try:
-            data = _architecture(json.loads(self.config))
-            config = transformers.CONFIG_MAPPING[data.pop("model_type")].from_dict(data)
-            return _encoder_of(transformers.AutoModel.from_config(config, trust_remote_code=False).float())
+            return _built(self.config)
         except Exception as error:  # whatever the library meets in a file that somebody else wrote
             told = str(error).partition("\n")[0]
             raise TextspaceError(
@@ -125,6 +145,14 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in _WITHOUT and not name.startswith("_")}
 
 
+def _built(config: str) -> PreTrainedModel:
+    """The architecture that the text of a config describes."""
+    transformers = _transformers()
+    data = _architecture(json.loads(config))
+    own = transformers.CONFIG_MAPPING[data.pop("model_type")].from_dict(data)
+    return _encoder_of(transformers.AutoModel.from_config(own, trust_remote_code=False).float())
+
+
 def _encoder_of(network: PreTrainedModel) -> PreTrainedModel:
     """The part that makes a state of every token: no decoder, and no layer above the first token."""
     if network.config.is_encoder_decoder:
@@ -132,6 +160,48 @@ def _encoder_of(network: PreTrainedModel) -> PreTrainedModel:
     if isinstance(getattr(network, "pooler", None), nn.Module):
         network.pooler = None
     return network
+
+
+def _embeddings(network: PreTrainedModel, model: str) -> int:
+    """How many tokens the model has embeddings for; one that does not read text has none, and is refused."""
+    sizes = [getattr(network.config, name, None) for name in ("hidden_size", "vocab_size")]
+    try:
+        weight: Any = network.get_input_embeddings().weight
+    except (AttributeError, NotImplementedError):  # of images or sound
+        weight = None
+    takes_text = {"input_ids", "attention_mask"} <= inspect.signature(network.forward).parameters.keys()
+    if not takes_text or not all(isinstance(size, int) for size in sizes) or weight is None or weight.ndim != 2:
+        raise TextspaceError(
+            f"{model!r} ({network.config.model_type}) does not read text alone, as input_ids with an attention_mask: "
+            "choose an encoder of text, like BERT, as encoder.model"
+        )
+    return len(weight)
+
+
+def _check_folder(model: str) -> None:
+    """Refuse a folder without a tokenizer, for which the library would make up one that knows no words."""
+    folder = Path(model)
+    if folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in _VOCABULARIES):
+        raise TextspaceError(
+            f"the folder {model!r} has no tokenizer: put the model's own tokenizer.json beside its config.json, as the "
+            "tokenizer's save_pretrained writes it"
+        )
+
+
+def _check_vocabulary(library: tokenizers.Tokenizer, special: list[int], embeddings: int, model: str) -> None:
+    """Refuse a tokenizer that knows no words, or whose ids the model does not all know."""
+    ids = set(library.get_vocab(with_added_tokens=True).values())
+    marks = {number for number, token in library.get_added_tokens_decoder().items() if token.special}
+    if len(ids - marks - set(special)) < FEWEST_TOKENS:
+        raise TextspaceError(
+            f"the tokenizer of {model!r} has {len(ids)} tokens, hardly more than its special ones, and can read no "
+            "words: give the tokenizer that the model was trained with"
+        )
+    if max(ids) >= embeddings:
+        raise TextspaceError(
+            f"the tokenizer of {model!r} has ids up to {max(ids)}, and the model knows only those below {embeddings}: "
+            "give the tokenizer that the model was trained with"
+        )
 
 
 def _most_tokens(chosen: PretrainedEncoder, config: Any, tokenizer_limit: int) -> int:
@@ -171,6 +241,8 @@ def _loading(model: str) -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         yield
+    except TextspaceError:
+        raise
     except Exception as error:  # of the library, the hub's client, the network, or files that somebody else wrote
         told = str(error).strip().partition("\n")[0].rstrip(".")
         raise TextspaceError(

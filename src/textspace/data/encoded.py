@@ -62,12 +62,15 @@ class EncodedSplit:
         labels: position of each sentence's label in `EncodedCorpus.labels`, -1 for none.
         sources: number of the source each sentence came from.
         over_long: how many sentences were dropped or truncated for having too many tokens.
+        encoder_cut: how many of these sentences a pretrained encoder reads only the beginning of.
         fingerprint: of the content, the tokenizer and the options that made it.
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], fingerprint: str, over_long: int) -> None:
+    def __init__(
+        self, arrays: Mapping[str, NDArray[Any]], fingerprint: str, over_long: int, encoder_cut: int = 0
+    ) -> None:
         self.fingerprint = fingerprint
-        self.over_long = over_long
+        self.over_long, self.encoder_cut = over_long, encoder_cut
         self.tokens, self.offsets = arrays["tokens"], arrays["offsets"]
         self.words, self.chars = arrays["words"], arrays["chars"]
         self.labels, self.sources = arrays["labels"], arrays["sources"]
@@ -82,16 +85,18 @@ class EncodedSplit:
         arrays = {name: _open(folder / f"{name}.npy") for name in names}
         if facts["arrays"] != {name: [str(array.dtype), len(array)] for name, array in arrays.items()}:
             raise ValueError("arrays other than were written")
-        return cls(arrays, facts["fingerprint"], facts["over_long"])
+        # Older caches do not say what was cut for an encoder: they count as damaged, and are written anew.
+        encoder_cut = facts["encoder_cut"] if "encoder_tokens" in arrays else 0
+        return cls(arrays, facts["fingerprint"], facts["over_long"], encoder_cut)
 
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int | None) -> EncodedSplit:
         """Sentences in memory, over-long ones cut."""
         recipe = _Recipe(tokenizer, max_tokens, "truncate", labels=())
-        arrays, over_long = recipe.arrays([Record(text, None) for text in texts])
+        arrays, over_long, encoder_cut = recipe.arrays([Record(text, None) for text in texts])
         for offsets in (name for name in arrays if name.endswith("offsets")):
             arrays[offsets] = np.concatenate([[0], arrays[offsets]])
-        return cls(arrays, fingerprint="", over_long=over_long)
+        return cls(arrays, fingerprint="", over_long=over_long, encoder_cut=encoder_cut)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -110,6 +115,11 @@ class EncodedSplit:
     def unknown_share(self) -> float:
         """Of the tokens, those that the tokenizer does not know."""
         return float((self.tokens == UNKNOWN).mean()) if len(self.tokens) else 0.0
+
+    @property
+    def encoder_limit(self) -> int | None:
+        """The most tokens that a pretrained encoder reads, where a sentence has more; its special ones included."""
+        return int(self.encoder_lengths.max()) if self.encoder_cut else None
 
     def ids(self, row: int) -> NDArray[np.unsignedinteger]:
         """Token ids of one sentence, without start and end."""
@@ -164,7 +174,7 @@ def encode_corpus(
     """Encode every split of `corpus`, or open it where that was done before.
 
     Args:
-        corpus: read twice when it is new, else once; `report.over_long` is set.
+        corpus: read twice when it is new, else once; its report gets what was too long.
         tokenizer: trained on the training split.
         cache: folder of caches, one subfolder for each content, tokenizer and choice of options.
         max_tokens: the most tokens of a sentence, start and end not counted; None for any number.
@@ -200,6 +210,8 @@ def encode_corpus(
                 ) from error
         splits[name] = split
     corpus.report.over_long = sum(split.over_long for split in splits.values())
+    corpus.report.encoder_cut = sum(split.encoder_cut for split in splits.values())
+    corpus.report.encoder_limit = max((split.encoder_limit or 0 for split in splits.values()), default=0)
     return EncodedCorpus(splits, recipe.labels)
 
 
@@ -262,8 +274,8 @@ class _Recipe:
     def token_dtype(self) -> DTypeLike:
         return np.uint16 if len(self.tokenizer) <= 2**16 else np.uint32
 
-    def arrays(self, records: list[Record]) -> tuple[dict[str, NDArray[Any]], int]:
-        """What to append to each file, and how many sentences were over-long.
+    def arrays(self, records: list[Record]) -> tuple[dict[str, NDArray[Any]], int, int]:
+        """What to append to each file, how many sentences were over-long, and how many were cut for the encoder.
 
         The offsets start at 0 here: `_write` moves them to where the files end.
         """
@@ -291,10 +303,11 @@ class _Recipe:
             ),
             "sources": np.array([record.source for record, *_ in sentences], np.int32),
         }
+        encoder_cut = 0
         if self.tokenizer.encoder is not None:
-            read = self.tokenizer.encoder.encode([text for _, text, _ in sentences])
+            read, encoder_cut = self.tokenizer.encoder.encode_counting([text for _, text, _ in sentences])
             columns |= dict(zip(_ENCODER_DTYPES, end_to_end(read, np.uint32), strict=True))
-        return columns, too_many
+        return columns, too_many, encoder_cut
 
     def _shortened(
         self, sentences: list[tuple[Record, str, list[int]]], most: int
@@ -328,10 +341,10 @@ def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _R
         starts = {name: 0 for name in dtypes if name.endswith("offsets")}
         for name in starts:
             files[name].append(np.zeros(1, np.int64))
-        over_long = 0
+        over_long = encoder_cut = 0
         for chunk in _chunks(records):
-            arrays, too_many = recipe.arrays(chunk)
-            over_long += too_many
+            arrays, too_many, cut = recipe.arrays(chunk)
+            over_long, encoder_cut = over_long + too_many, encoder_cut + cut
             for name, start in starts.items():
                 arrays[name] += start
                 starts[name] = int(arrays[name][-1]) if len(arrays[name]) else start
@@ -340,6 +353,7 @@ def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _R
     facts = {
         "fingerprint": fingerprint,
         "over_long": over_long,
+        "encoder_cut": encoder_cut,
         "arrays": {name: [str(file.dtype), file.length] for name, file in files.items()},
     }
     (folder / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")

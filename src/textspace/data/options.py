@@ -87,7 +87,9 @@ class ReadReport:
     empty: int = 0
     bad_utf8: int = 0
     bad_rows: int = 0
-    over_long: int = 0  # set when the sentences are made into tokens
+    over_long: int = 0  # this and what follows is set when the sentences are made into tokens
+    encoder_cut: int = 0
+    encoder_limit: int = 0
     notes: list[str] = field(default_factory=list)
 
     def bad_row(self) -> None:
@@ -108,6 +110,13 @@ class ReadReport:
                 self.over_long,
                 "sentence over the length limit (raise text.max_tokens to keep it whole)",
                 "sentences over the length limit (raise text.max_tokens to keep them whole)",
+            ),
+            (
+                self.encoder_cut,
+                f"sentence longer than the {self.encoder_limit} tokens that the encoder reads (its code knows nothing "
+                "of the rest)",
+                f"sentences longer than the {self.encoder_limit} tokens that the encoder reads (their codes know "
+                "nothing of the rest)",
             ),
         )
         counted = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
