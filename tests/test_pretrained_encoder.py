@@ -459,6 +459,11 @@ def test_a_folder_without_a_tokenizer_is_refused(moved: Recipe, tmp_path: Path) 
     assert refused(moved, tmp_path) == told
 
 
+def test_missing_weights_leave_nothing_behind(moved: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "model" / "model.safetensors").unlink()
+    assert "no file named model.safetensors" in refused(moved, tmp_path)
+
+
 def test_a_tokenizer_of_special_tokens_alone_is_refused(moved: Recipe, tmp_path: Path) -> None:
     from transformers import BertTokenizer
 

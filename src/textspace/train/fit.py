@@ -138,21 +138,26 @@ def train(
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
     start = folders.load(init) if init is not None and not resume else None
     known = folders.load_tokenizer(folder, recipe) if resume else start.tokenizer if start else None
+    has_first_phase = recipe.pretrain is not None and init is None
+    goes_on = resume and not (has_first_phase and checkpoints.newest(folder) is None)
+    has_weights = goes_on or start is not None
+
+    def made(prepared: Prepared) -> tuple[dict[str, EncodedSplit], Model]:
+        encoder = prepared.tokenizer.encoder if has_weights else None
+        return _needed(prepared), Model(recipe, len(prepared.tokenizer), encoder)
+
     if processes.first:  # the others find the cache filled
         prepared = prepare(corpus, recipe, tokenizer=known, progress=not silent)
         for line in corpus.report.lines():
             say(line)
+        splits, model = made(prepared)  # before anything is written: weights may be missing
         if not resume:
             checkpoints.write_file(folder / "recipe.json", recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
     processes.wait()
     if not processes.first:
         prepared = prepare(corpus, recipe, tokenizer=folders.load_tokenizer(folder, recipe))
-    splits = _needed(prepared)
-    has_first_phase = recipe.pretrain is not None and init is None
-    goes_on = resume and not (has_first_phase and checkpoints.newest(folder) is None)
-    has_weights = goes_on or start is not None
-    model = Model(recipe, len(prepared.tokenizer), prepared.tokenizer.encoder if has_weights else None)
+        splits, model = made(prepared)
     if start:
         checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
     elif has_first_phase and not goes_on:
