@@ -147,6 +147,7 @@ def _backward(
     i, f, g, o = _gates(gates_at, real, UNITS)
     before = tl.load(cells_at, mask=real, other=0.0)
     given_change = tl.load(hidden_grad_at, mask=real, other=0.0).to(tl.float32)
+    last = tl.full([1, 1], steps - 1, tl.int32)  # as a tensor, since a plain bool would make numbers of a mask
     for step in range(steps):
         hidden_change += given_change
         squashed = 2 * tl.sigmoid(2 * cell) - 1
@@ -167,7 +168,7 @@ def _backward(
         gates_at -= 4 * UNITS
         grads_at -= 4 * UNITS
         hidden_grad_at -= UNITS
-        goes_on = real & (step + 1 < steps)
+        goes_on = real & (step < last)
         i, f, g, o = _gates(gates_at, goes_on, UNITS)
         before = tl.load(cells_at, mask=goes_on, other=0.0)
         given_change = tl.load(hidden_grad_at, mask=goes_on, other=0.0).to(tl.float32)
