@@ -1,23 +1,27 @@
 """The training loop: what it learns, selects, logs, refuses and survives."""
 
+import json
 import math
 import os
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from helpers import SMALL_ATTENTIVE, small
+from helpers import SMALL_ATTENTIVE, small, tiny_sentences
 
+from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.noise import Noise, seed_of
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
 from textspace.train import checkpoints
+from textspace.train.fit import train
 from textspace.train.log import Display, records
-from textspace.train.loop import Interrupted, Trainer
+from textspace.train.loop import Interrupted, Trained, Trainer
 from textspace.train.processes import Processes
 from textspace.train.updates import Turn
 
@@ -303,3 +307,19 @@ def test_a_validation_that_is_not_finite_is_told_and_goes_on(trainer_of, monkeyp
     monkeypatch.setattr(trainer, "_end_epoch", badly_fitted)
     assert trainer.run().stopped == "1 epoch done"
     assert trainer.history[-1]["dual_kl"] == -math.inf
+
+
+def test_the_source_may_be_gone_when_training_ends(
+    small_vae: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, run = tmp_path / "text.txt", Trainer.run
+    text.write_text("\n".join(tiny_sentences(60)))
+
+    def alone(self: Trainer) -> Trained:
+        text.unlink()
+        return run(self)
+
+    monkeypatch.setattr(Trainer, "run", alone)
+    train(str(text), small_vae.but({"training.epochs": 1}), tmp_path / "space", device="cpu", silent=True, curves=False)
+    metrics = json.loads((tmp_path / "space" / "metrics.json").read_text())
+    assert metrics["training_text"]["sentences"] == 54

@@ -151,6 +151,8 @@ def train(
         for line in corpus.report.lines():
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing
+        read = corpus.splits["train"]
+        text = {"sentences": len(read), "digest": read.digest()}  # now, since the source may be gone when training ends
         if not resume:
             checkpoints.write_file(folder / "recipe.json", recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
@@ -180,7 +182,7 @@ def train(
         metrics: dict[str, Any] = {
             "textspace": textspace.__version__,
             "source": corpus.name,
-            TRAINING_TEXT: {"sentences": len(corpus.splits["train"]), "digest": corpus.splits["train"].digest()},
+            TRAINING_TEXT: text,
             "trained": asdict(trained),
             "parameters": model.parameter_counts(),
             "report": corpus.report.lines(),
