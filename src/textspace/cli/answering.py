@@ -17,6 +17,7 @@ from textspace.cli.shared import (
     Seed,
     app,
     check_not_read,
+    not_written,
     print_json,
     print_table,
     tell,
@@ -89,7 +90,7 @@ def rank(
         try:
             check_writable(out.parent)
         except OSError as error:
-            raise _not_written(out, error) from None
+            raise not_written(out, error) from None
     columns = QuestionColumns(question_column, answer_column, label_column, id_column)
     questions, report = read_questions(file, columns, header)
     for line in report.lines():
@@ -151,11 +152,7 @@ def _write(path: Path, questions: Sequence[Question], ranked: RankingTable, name
                 ]
                 print(*cells, *numbers, sep="\t", file=stream)
     except OSError as error:
-        raise _not_written(path, error) from None
-
-
-def _not_written(path: Path, error: OSError) -> TextspaceError:
-    return TextspaceError(f"could not write {path}: {error.strerror or error}; name another with --out")
+        raise not_written(path, error) from None
 
 
 @app.command()

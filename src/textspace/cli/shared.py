@@ -121,8 +121,12 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         check_writable(folder)
     except OSError as error:
-        why = error.strerror or error
-        raise TextspaceError(f"could not write to {folder}: {why}; name another with --out") from None
+        raise not_written(folder, error) from None
+
+
+def not_written(path: Path, error: OSError) -> TextspaceError:
+    """Of what --out names."""
+    return TextspaceError(f"could not write {path}: {error.strerror or error}; name another with --out")
 
 
 def print_lines(lines: Iterable[str], as_json: bool) -> None:

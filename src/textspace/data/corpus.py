@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,20 +17,7 @@ from textspace.data.options import ReadOptions, ReadReport, Record
 from textspace.data.sources import Reader, iterable_reader
 from textspace.errors import TextspaceError
 
-__all__ = [
-    "SPLITS",
-    "TRAINING_TEXT",
-    "Corpus",
-    "ReadOptions",
-    "ReadReport",
-    "Record",
-    "Split",
-    "corpus_of",
-    "open_corpus",
-]
-
-TRAINING_TEXT = "training_text"
-"""Where a space's metrics tell what it was trained on: number and digest of the sentences."""
+__all__ = ["SPLITS", "Corpus", "ReadOptions", "ReadReport", "Record", "Split", "corpus_of", "open_corpus"]
 
 KEPT = 100_000
 """Held-out sentences that are kept in memory, so that the source need not be read again for them."""
@@ -104,14 +90,6 @@ class Split:
     def source_counts(self) -> dict[int, int]:
         """Sentences by source number."""
         return {part.source: part.count for part in self._parts}
-
-    def digest(self) -> str:
-        """Of its sentences in their order, whatever their labels; read once more for it."""
-        total = hashlib.blake2b(digest_size=16)
-        for record in self:
-            text = record.text.encode(errors="surrogatepass")
-            total.update(b"%d " % len(text) + text)
-        return total.hexdigest()
 
     def __repr__(self) -> str:
         return f"Split({self.name!r}, {len(self):,} sentences)"

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from textspace.data.array_file import ArrayFile
+from textspace.data.content import Content
 from textspace.data.options import Record
 from textspace.data.ragged import end_to_end, gathered
 from textspace.data.tokenizers import UNKNOWN, Tokenizer
@@ -160,6 +161,8 @@ class EncodedCorpus:
 
     splits: dict[str, EncodedSplit]
     labels: tuple[str, ...]
+    contents: dict[str, Content]
+    """What was read of each split."""
 
 
 def encode_corpus(
@@ -182,16 +185,16 @@ def encode_corpus(
         progress: show progress bars.
     """
     recipe = _Recipe(tokenizer, max_tokens, over_long, tuple(corpus.labels))
-    splits = {}
+    splits, contents = {}, {}
     for name, records in corpus.splits.items():
-        content = _Content(name)
+        content = contents[name] = Content(name)
         for _ in content.reading(track(records, f"reading {name}", progress)):
             pass
         fingerprint = recipe.fingerprint(content)
         folder = cache / fingerprint[:32]
         split = _opened(folder)
         if split is None:
-            again = _Content(name)
+            again = Content(name)
             reading = again.reading(track(records, f"encoding {name}", progress, content.count))
             try:
                 cache.mkdir(parents=True, exist_ok=True)
@@ -212,7 +215,7 @@ def encode_corpus(
     corpus.report.over_long = sum(split.over_long for split in splits.values())
     corpus.report.encoder_cut = sum(split.encoder_cut for split in splits.values())
     corpus.report.encoder_limit = max((split.encoder_limit or 0 for split in splits.values()), default=0)
-    return EncodedCorpus(splits, recipe.labels)
+    return EncodedCorpus(splits, recipe.labels, contents)
 
 
 def _sweep(cache: Path) -> None:
@@ -221,33 +224,6 @@ def _sweep(cache: Path) -> None:
         with suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(leftover)
-
-
-class _Content:
-    """Digest and number of the records read through it."""
-
-    def __init__(self, name: str) -> None:
-        self.count = 0
-        self._name = name
-        self._hash = hashlib.blake2b()
-
-    def reading(self, records: Iterable[Record]) -> Iterator[Record]:
-        for record in records:
-            try:
-                text = record.text.encode()
-            except UnicodeEncodeError as error:
-                raise TextspaceError(
-                    f"sentence {self.count + 1} of the {self._name} split is not valid Unicode "
-                    f"({error.reason}); mend or drop it"
-                ) from error
-            self.count += 1
-            self._hash.update(b"%d %d %a " % (len(text), record.source, record.label))
-            self._hash.update(text)
-            yield record
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -259,7 +235,7 @@ class _Recipe:
     over_long: OverLong
     labels: tuple[str, ...]
 
-    def fingerprint(self, content: _Content) -> str:
+    def fingerprint(self, content: Content) -> str:
         facts = [
             _FORMAT,
             content.digest,

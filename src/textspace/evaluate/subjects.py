@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textspace.data.corpus import TRAINING_TEXT, Corpus, open_corpus
+from textspace.data.content import TRAINING_TEXT, Content
+from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
 from textspace.evaluate.measure import Effort, Sentences, Subject
@@ -101,7 +102,8 @@ def subject_of(
         for name in source_names(corpus)
         if name not in there
     ]
-    own_train = _is_of_training(space, corpus)
+    train = encoded.contents.get("train")
+    own_train = None if train is None else _is_of_training(space, corpus.name, train.text)
     if "train" in splits and own_train is False:
         notes.append("train: these are not the sentences the space was trained on")
     if unknown := facts["test"].unknown:
@@ -128,7 +130,7 @@ def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -
     uncut = open_corpus(source, replace(options, valid=0.0, test=0.0), normalise=normalise)
     if source != "-" and _may_hold_training(space, uncut):
         cut = open_corpus(source, options, normalise=normalise)  # of several sources some may have been cut
-        if _is_of_training(space, cut):
+        if _is_of_training(space, cut.name, Content.of(cut.splits["train"]).text):
             return cut
     if set(uncut.splits) != {"train"}:
         # Training cuts the validation split from a training split that has none beside it: so do we, and the two stay
@@ -147,17 +149,15 @@ def _may_hold_training(space: Space, uncut: Corpus) -> bool:
     return train is not None and (known is None or known["sentences"] <= len(train))
 
 
-def _is_of_training(space: Space, corpus: Corpus) -> bool | None:
-    """Whether the training split of a corpus is what the space was trained on; None where that is not known.
+def _is_of_training(space: Space, name: str, text: Mapping[str, Any]) -> bool | None:
+    """Whether a space was trained on a text; None where that is not known.
 
     Of a space that does not know its text's digest, since it was made before there was one, the name decides.
     """
-    known, train = space.metrics.get(TRAINING_TEXT), corpus.splits.get("train")
-    if train is None:
-        return None
+    known = space.metrics.get(TRAINING_TEXT)
     if known is None:
-        return True if corpus.name == space.metrics.get("source") else None
-    return bool(known["sentences"] == len(train) and known["digest"] == train.digest())
+        return True if name == space.metrics.get("source") else None
+    return bool(known == text)
 
 
 def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:

@@ -17,7 +17,8 @@ from textspace import folder as folders
 from textspace.coder import Coder
 from textspace.config import PretrainedEncoder, Recipe
 from textspace.data.batching import Mixing
-from textspace.data.corpus import TRAINING_TEXT, Corpus, open_corpus
+from textspace.data.content import TRAINING_TEXT
+from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.tokenizers import Tokenizer
@@ -151,8 +152,6 @@ def train(
         for line in corpus.report.lines():
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing
-        read = corpus.splits["train"]
-        text = {"sentences": len(read), "digest": read.digest()}  # now, since the source may be gone when training ends
         if not resume:
             checkpoints.write_file(folder / "recipe.json", recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
@@ -182,7 +181,7 @@ def train(
         metrics: dict[str, Any] = {
             "textspace": textspace.__version__,
             "source": corpus.name,
-            TRAINING_TEXT: text,
+            TRAINING_TEXT: prepared.encoded.contents["train"].text,
             "trained": asdict(trained),
             "parameters": model.parameter_counts(),
             "report": corpus.report.lines(),
