@@ -31,7 +31,7 @@ from textspace.reproduce.tables import table
 
 FALLS = 'training.optimizer.schedule={"kind":"logistic","start":1.0,"end":0.0,"midpoint":0.88,"slope":25,"unit":"run"}'
 """The rate stays and falls in the last eighth, in place of halvings after stalls."""
-STOPS = "training.patience=8"
+STOPS = "training.patience=5"
 COMMAND = "python -m benchmarks.tables CORPORA --out FOLDER"
 SHORT = ("training.precision=bf16", "training.plateau=null", FALLS)
 

@@ -133,11 +133,16 @@ YELP = replace(
     corpus="yelp_long",
     columns=(*_COLUMNS, Column("mlp_probe.mlp_accuracy", "accuracy")),
     rows=_rows(_TABLES_1_3_4_5_YELP),
+    settings={"text.normalise": ["lower"], "text.tokenizer.size": 20_000},
     label=1,
     measures=("shuffled_input", "mlp_probe"),
-    notes=_notes(
-        "7,998",
-        "18.62 hours and 625 thousand updates for aggressive training, 6.00 hours and 196 thousand",
-        "348.2, and 348.7",
+    notes=(
+        *_notes(
+            "7,998",
+            "18.62 hours and 625 thousand updates for aggressive training, 6.00 hours and 196 thousand",
+            "348.2, and 348.7",
+        ),
+        "The reviews are raw text: they are put in lower case, and words beyond the 20,000 most frequent, one in "
+        "twenty-three, are unknown, as in the paper's corpora.",
     ),
 )
