@@ -46,7 +46,10 @@ def test_interpreted_it_is_the_layer_of_torch(monkeypatch, sentences: int, steps
 @pytest.mark.parametrize(("sentences", "steps"), [(32, 30), (20, 7)])
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_it_is_the_layer_of_torch_to_bf16(units: int, sentences: int, steps: int) -> None:
+def test_on_a_gpu_it_is_the_layer_of_torch_to_bf16(
+    monkeypatch: pytest.MonkeyPatch, units: int, sentences: int, steps: int
+) -> None:
+    monkeypatch.delenv(recurrence.SIDE_BY_SIDE, raising=False)
     layer, inputs, first, weights = problem(sentences, steps, units, "cuda")
     with torch.autocast("cuda", torch.bfloat16):
         hidden, (_, cell) = run_layer(layer, inputs, (first[0], first[1]))

@@ -125,6 +125,22 @@ def test_what_differs_from_the_table_in_some_of_joined_runs_is_said_of_some() ->
     assert one.joined(two).joined(three).deviations == ["a=1 in every run", *some]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "scale"),
+    [
+        ([5.5, 0.05], "log"),
+        ([5.5, 0.06], "linear"),
+        ([5.5, 0.0], "linear"),
+        ([5.5, -0.05], "linear"),
+        ([0.9, 0.002], "linear"),
+    ],
+)
+def test_numbers_of_many_sizes_are_drawn_by_their_logarithm(numbers: list[float], scale: str) -> None:
+    table = Table(**{**TABLE.__dict__, "by_epoch": (Column("kl", "KL"),), "drawn": ("plain",)})
+    runs = {"plain-seed0": run("plain", 0, (9.0, 5.0), epoch=[1.0, 2.0], by_epoch={"kl": numbers})}
+    assert draw_by_epoch(Reproduction(table, runs, FOUND.wanted)).axes[0].get_yscale() == scale
+
+
 def test_courses_and_features_are_drawn_where_there_are_any(tmp_path: Path) -> None:
     table = Table(**{**TABLE.__dict__, "by_epoch": (Column("kl", "KL", "dual_kl"),), "drawn": ("plain", "better")})
     runs = {
@@ -137,6 +153,7 @@ def test_courses_and_features_are_drawn_where_there_are_any(tmp_path: Path) -> N
     plain, better = axis.get_lines()
     assert (plain.get_xdata().tolist(), plain.get_ydata().tolist()) == ([1, 2], [5, 3])  # the epochs that both have
     assert better.get_ydata().tolist() == [0.5, 0.25]
+    assert axis.get_yscale() == "linear"
     assert [*pictures(found)] == ["example.png", "example-by-epoch.png"]
     assert [*pictures(FOUND)] == ["example.png"]
 

@@ -19,6 +19,10 @@ __all__ = ["draw", "draw_by_epoch", "draw_features", "pictures"]
 PANELS = 4
 """Columns that are drawn, from the left of the table."""
 
+DECADES = 2
+"""Numbers that differ by as many powers of ten are drawn by their logarithm: else the largest flattens all others. Not
+shares and cosines, which are at most 1."""
+
 OURS, PAPERS = COLOURS[0], COLOURS[1]
 
 
@@ -97,6 +101,7 @@ def draw_by_epoch(found: Reproduction) -> Any:
     columns = found.table.by_epoch
     with _panels(len(columns), 1.6 + 3.4 * len(columns), 3.2) as (figure, axes):
         for axis, column in zip(axes, columns, strict=True):
+            all_values: list[float] = []
             for colour, (row, runs) in zip(COLOURS, found.drawn("by_epoch").items(), strict=False):
                 if courses := [course for run in runs if (course := _course(run, column)) is not None]:
                     last = min(map(len, courses))  # seeds may stop after different epochs
@@ -104,6 +109,9 @@ def draw_by_epoch(found: Reproduction) -> Any:
                     epochs = runs[0]["epoch"][:last]
                     axis.plot(epochs, values_SE.mean(0), color=colour, label=row)
                     axis.fill_between(epochs, values_SE.min(0), values_SE.max(0), color=colour, alpha=0.2, linewidth=0)
+                    all_values += values_SE[np.isfinite(values_SE)].tolist()
+            if all_values and max(all_values) > max(1, min(all_values) * 10**DECADES) and min(all_values) > 0:
+                axis.set_yscale("log")
             axis.set_title(column.label, loc="left")
             axis.set_xlabel("epoch")
             axis.xaxis.get_major_locator().set_params(integer=True)
