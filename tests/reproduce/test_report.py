@@ -5,11 +5,12 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from textspace.errors import TextspaceError
 from textspace.reproduce.picture import draw_by_epoch, draw_features, limits, pictures
-from textspace.reproduce.report import Reproduction
+from textspace.reproduce.report import Cell, Reproduction, Runs
 from textspace.reproduce.showing import explained, fitting, markdown, save, terminal_rows
 from textspace.reproduce.table import Column, Row, Table
 
@@ -56,15 +57,56 @@ def test_another_number_stands_in_and_one_without_an_error_is_not_compared() -> 
     assert (score.ours, score.paper, score.difference) == (0.25, 0.5, None)
 
 
+def with_reference(runs: Runs) -> Reproduction:
+    columns = (*TABLE.columns, Column("nll_ppl_word", "PPL"))
+    return Reproduction(Table(**{**TABLE.__dict__, "reference": "plain", "columns": columns}), runs, FOUND.wanted)
+
+
 def test_with_a_reference_gaps_to_it_are_compared() -> None:
-    beside = Reproduction(
-        Table(**{**TABLE.__dict__, "reference": "plain"}), RUNS, FOUND.wanted, FOUND.command, FOUND.deviations
-    )
-    plain, better, _ = beside.lines()
-    assert plain.cells["nll"].difference is None
-    # ours 7 - 10, the paper's 8 - 10, errors 0.5 and 5
-    assert better.cells["nll"].difference == pytest.approx((-3 + 2) / math.hypot(0.5, 5.0))
-    assert any("gaps to plain" in line for line in explained(beside))
+    runs = {name: dict(RUNS[name]) for name in RUNS}
+    for name, kl in {"plain-seed0": 1.0, "plain-seed1": 2.0, "better-seed0": 4.0}.items():
+        runs[name]["test"] = runs[name]["test"] | {"kl": [kl, 0.3]}
+    plain, better, _ = with_reference(runs).lines()
+    assert plain.cells["nll"] == Cell(10.0, 5.0, 10.0)
+    # The same sentences scatter alike in both, by how much is not known here.
+    assert better.cells["nll"] == Cell(7.0, 0.5, 8.0, None, gap=-3.0, gap_error=None, paper_gap=-2.0)
+    assert (better.cells["kl"].gap, better.cells["kl"].gap_error) == (2.5, pytest.approx(math.hypot(0.3, 0.3)))
+    assert "+2.50 ± 0.42" in "\n".join(" ".join(row) for row in terminal_rows(with_reference(runs), TABLE.columns))
+
+
+def test_the_error_of_a_gap_is_that_of_the_same_sentences_differences() -> None:
+    """Against many tables of sentences drawn anew, whose gaps scatter by what the error says."""
+    random = np.random.default_rng(0)
+    table, gaps, errors = with_reference({}).table, [], []
+    for _ in range(300):
+        words_N = random.integers(1, 60, 200)
+        plain_N = 5.0 * words_N + random.normal(0, 3, 200)
+        better_N = plain_N - 1 + random.normal(0, 0.5, 200)
+        by_row = {"plain": plain_N, "better": better_N}
+        runs = {}
+        for row, nll_N in by_row.items():
+            test = {"nll": [nll_N.mean(), 1.0], "nll_ppl_word": [math.exp(nll_N.sum() / words_N.sum()), 1.0]}
+            kept = {"nll": nll_N.tolist(), "words": words_N.tolist()}
+            runs[f"{row}-seed0"] = run(row, 0, (0.0, 1.0), by_sentence=kept) | {"test": test}
+        cells = Reproduction(table, runs, {"plain": 1, "better": 1}).lines()[1].cells
+        found = [cells[key] for key in ("nll", "nll_ppl_word")]
+        gaps.append([cell.gap for cell in found])
+        errors.append([cell.gap_error for cell in found])
+    assert np.mean(gaps, axis=0)[0] == pytest.approx(-1, abs=0.01)
+    np.testing.assert_allclose(np.mean(errors, axis=0), np.std(gaps, axis=0), rtol=0.15)
+
+
+def test_gaps_stand_in_a_table_of_their_own() -> None:
+    kept = {"plain": [9.0, 13.0, 8.0], "better": [7.0, 10.0, 5.0]}
+    runs = {f"{row}-seed0": run(row, 0, (sum(nll) / 3, 5.0), by_sentence={"nll": nll}) for row, nll in kept.items()}
+    found = with_reference(runs)
+    assert found.lines()[1].cells["nll"].difference == pytest.approx((-8 / 3 + 2) / (1 / 3))
+    assert "| better | -2.67 ± 0.33 (-2) |" in markdown(found)
+    assert "## Gaps to plain" in markdown(found)
+    assert "## Gaps" not in markdown(FOUND)
+    assert any("gaps to plain" in line for line in explained(found))
+    fewer = with_reference(runs | {"better-seed0": run("better", 0, (7.0, 5.0), by_sentence={"nll": [7.0]})})
+    assert fewer.lines()[1].cells["nll"].gap_error is None  # of other sentences
 
 
 def test_missing_runs_and_rows_not_asked_for_are_told() -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,21 @@ def test_logs_with_gaps_and_half_a_line_are_collected(tmp_path: Path) -> None:
     run = {"row": each.drawn[0], "state": "done", **found}
     run["by_epoch"] |= {column.key: [1.0, None, "Infinity"] for column in each.by_epoch}  # as in a file
     assert draw_by_epoch(Reproduction(each, {"a": run}, {})) is not None
+
+
+@pytest.mark.parametrize("reference", [None, "vae"])
+def test_numbers_of_each_sentence_are_kept_where_gaps_are_compared(tmp_path: Path, reference: str | None) -> None:
+    each, asked = replace(table("tiny"), reference=reference), Asked(rows=["vae"], seeds=1)
+    (job,) = (jobs := jobs_of(each, None, asked)).values()
+    training = job.recipe.training
+    trained = {"digest": job.digest, "epochs": training.epochs, "epochs_at_most": training.epochs}
+    scored = {"steps_at_most": training.steps, "importance_samples": job.samples, "by_sentence": {"nll": [1.0]}}
+    measured = {"effort": job.effort, "measures": {name: {} for name in job.measures}}
+    (tmp_path / "vae-seed0").mkdir()
+    (tmp_path / "vae-seed0" / "numbers.json").write_text(json.dumps(trained | scored | measured))
+    run = gathered(each, jobs, tmp_path, asked).runs["vae-seed0"]
+    assert run["state"] == "done"
+    assert ("by_sentence" in run) == (reference is not None)
 
 
 def test_a_run_that_was_stopped_is_not_called_one_that_never_began(tmp_path: Path) -> None:

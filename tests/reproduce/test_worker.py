@@ -1,6 +1,7 @@
 """One run: trained, scored and measured; only what is missing is done again."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def test_numbers_are_those_of_the_test_split(job: Job, tmp_path: Path) -> None:
     expected = likelihood(space.model, test, samples=3).estimates()["nll"]
     assert numbers["test"]["nll"] == [pytest.approx(expected.value), pytest.approx(expected.stderr)]
     assert numbers["test_sentences"] == len(test)
+    kept = numbers["by_sentence"]
+    for name in ("nll", "elbo", "reconstruction"):
+        assert sum(kept[name]) / len(test) == pytest.approx(numbers["test"][name][0], abs=0.005)
+    perplexity = math.exp(sum(kept["nll"]) / sum(kept["words"]))
+    assert perplexity == pytest.approx(numbers["test"]["nll_ppl_word"][0], rel=0.001)
     assert len(numbers["copies"]) == 3
     assert numbers["machine"]["gpu"] is None
 

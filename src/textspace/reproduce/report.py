@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from textspace.errors import TextspaceError
 from textspace.reproduce.table import Column, Row, Table
 
@@ -17,12 +20,17 @@ __all__ = ["IN_EVERY_RUN", "IN_SOME_RUNS", "SPREAD_FROM", "Cell", "Line", "Repro
 
 FORMAT = 1
 Runs = Mapping[str, Mapping[str, Any]]
+Floats = NDArray[np.float64]
 
 IN_EVERY_RUN, IN_SOME_RUNS = " in every run", " in some runs"
 """How a deviation ends; those that say neither are of every run too."""
 
 SPREAD_FROM = 3
 """Seeds whose spread is taken for an error: two can lie side by side by chance."""
+
+
+OF_WHOLE_SENTENCES = ("nll", "elbo", "reconstruction")
+"""How names of numbers begin that longer sentences have more of: they scatter with lengths, which all rows share."""
 
 
 def run_name(row: str, seed: int) -> str:
@@ -39,12 +47,18 @@ class Cell:
         paper: the paper's.
         difference: ours less the paper's in standard errors of ours; where the table has a reference, that of the gaps
             to it. None where there is nothing to compare, or no error.
+        gap: ours less the reference's, where the table has one.
+        gap_error: its standard error.
+        paper_gap: the same of the paper's.
     """
 
     ours: float | None = None
     error: float | None = None
     paper: float | None = None
     difference: float | None = None
+    gap: float | None = None
+    gap_error: float | None = None
+    paper_gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -118,19 +132,36 @@ class Reproduction:
     def _cell(self, row: Row, column: Column) -> Cell:
         ours, error = _mean([_value(run, column) for run in self._done(row.name)])
         paper = row.paper.get(column.key)
-        if ours is None or paper is None:
+        if self.table.reference is None:
+            difference = ours - paper if ours is not None and paper is not None else None
+            return Cell(ours, error, paper, _in_errors(difference, error))
+        if row.name == self.table.reference:
             return Cell(ours, error, paper)
-        difference, total = ours - paper, error
-        if self.table.reference is not None:
-            if row.name == self.table.reference:
-                return Cell(ours, error, paper)
-            reference = self.table.trained[self.table.reference]
-            theirs = reference.paper.get(column.key)
-            beside, its_error = _mean([_value(run, column) for run in self._done(reference.name)])
-            if beside is None or theirs is None or error is None or its_error is None:
-                return Cell(ours, error, paper)
-            difference, total = (ours - beside) - (paper - theirs), math.hypot(error, its_error)
-        return Cell(ours, error, paper, difference / total if total else None)
+        gap, gap_error = self._gap(row, self.table.trained[self.table.reference], column)
+        theirs = self.table.trained[self.table.reference].paper.get(column.key)
+        paper_gap = paper - theirs if paper is not None and theirs is not None else None
+        difference = gap - paper_gap if gap is not None and paper_gap is not None else None
+        return Cell(ours, error, paper, _in_errors(difference, gap_error), gap, gap_error, paper_gap)
+
+    def _gap(self, row: Row, reference: Row, column: Column) -> tuple[float | None, float | None]:
+        """What a row differs by from the reference, and its standard error.
+
+        With few seeds that is the error over sentences, which are the same in both: of their differences where the
+        numbers of each are kept. Where they are not it is that of two samples of sentences, and none for numbers of
+        which longer sentences have more, for which it would be far too large.
+        """
+        runs, beside = self._done(row.name), self._done(reference.name)
+        ours, error = _mean([_value(run, column) for run in runs])
+        theirs, its_error = _mean([_value(run, column) for run in beside])
+        if ours is None or theirs is None:
+            return None, None
+        if min(len(runs), len(beside)) < SPREAD_FROM:
+            a_N, b_N = _each_sentence(runs, column), _each_sentence(beside, column)
+            if a_N is not None and b_N is not None and len(a_N) == len(b_N) > 1:
+                return ours - theirs, float((a_N - b_N).std(ddof=1)) / math.sqrt(len(a_N))
+            if column.key.rpartition(".")[2].startswith(OF_WHOLE_SENTENCES):
+                return ours - theirs, None
+        return ours - theirs, None if error is None or its_error is None else math.hypot(error, its_error)
 
     # On disk
 
@@ -195,6 +226,38 @@ def _value(run: Mapping[str, Any], column: Column) -> tuple[float, float | None]
             value, error = found[name]  # in files, what is not finite is its name
             return float(value), None if error is None else float(error)
     return None
+
+
+def _each_sentence(runs: list[Mapping[str, Any]], column: Column) -> Floats | None:
+    """What each sentence adds to a number of some runs, so that their mean is that number; None where it is not kept.
+
+    A perplexity is no mean over sentences: for that what it changes by to first order.
+
+    >>> runs = [{"by_sentence": {"nll": [2.0, 6.0], "words": [1, 3]}}, {"by_sentence": {"nll": [4.0, 8.0]}}]
+    >>> _each_sentence(runs, Column("nll", "NLL")).tolist(), _each_sentence(runs[:1], Column("kl", "KL"))
+    ([3.0, 7.0], None)
+    >>> _each_sentence(runs[:1], Column("nll_ppl_word", "PPL")).round(3).tolist()  # 2 nats a word in both
+    [7.389, 7.389]
+    """
+    name, _, unit = column.key.partition("_ppl_")
+    found = []
+    for run in runs:
+        kept = run.get("by_sentence", {})
+        if name not in kept or unit not in ("", "word"):
+            return None
+        values_N = np.array(kept[name], float)
+        if unit:
+            words_N = np.array(kept["words"], float)
+            rate = values_N.sum() / words_N.sum()
+            values_N = np.exp(rate) * (1 + (values_N - rate * words_N) / words_N.mean())
+        found.append(values_N)
+    if not found or len({len(values_N) for values_N in found}) > 1 or not np.isfinite(found).all():
+        return None
+    return np.mean(found, axis=0)
+
+
+def _in_errors(difference: float | None, error: float | None) -> float | None:
+    return difference / error if difference is not None and error else None
 
 
 def _mean(values: list[tuple[float, float | None] | None]) -> tuple[float | None, float | None]:

@@ -259,6 +259,8 @@ def gathered(
         name: before[name] if job.is_done(before.get(name, {})) else _run(name, job, out, (ended or {}).get(name))
         for name, job in jobs.items()
     }
+    if table.reference is None:  # nothing for which each sentence's numbers are needed
+        runs = {name: {key: run[key] for key in run if key != "by_sentence"} for name, run in runs.items()}
     found = Reproduction(table, runs, asked.wanted(table), command, asked.deviations(table, runs))
     return found if known is None else known.joined(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,12 +25,27 @@ def save(found: Reproduction, folder: Path) -> dict[str, Path]:
     """Write `folder`/NAME.json, .md, .png and further pictures; the first is enough to make the others again."""
     paths = {ending: folder / f"{found.table.name}.{ending}" for ending in ("json", "md")}
     content = json.dumps(to_json(found.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
-    write_file(paths["json"], (content + "\n").encode())
+    write_file(paths["json"], (_lists_in_lines(content) + "\n").encode())
     write_file(paths["md"], markdown(found).encode())
     for name, draw in pictures(found).items():
         paths[name] = folder / name
         draw(found).savefig(paths[name], dpi=130)
     return paths
+
+
+def _lists_in_lines(content: str) -> str:
+    """JSON with every list of numbers in one line.
+
+    >>> print(_lists_in_lines(json.dumps({"a": [1, None], "b": ["[ 1 ]"]}, indent=1)))
+    {
+     "a": [1, null],
+     "b": [
+      "[ 1 ]"
+     ]
+    }
+    """
+    # Text cannot match: in JSON its line breaks are written otherwise.
+    return re.sub(r'\[\n([^\[\]{}"]*)\n *\]', lambda found: f"[{' '.join(found[1].split())}]", content)
 
 
 def ours(cell: Cell) -> str:
@@ -47,6 +63,19 @@ def ours(cell: Cell) -> str:
 
 def paper(cell: Cell) -> str:
     return "" if cell.paper is None else f"{cell.paper:g}"
+
+
+def gap(cell: Cell) -> str:
+    """What ours differs by from the reference's, and in brackets the same of the paper's.
+
+    >>> gap(Cell(374.3, 5.1, 327.2, gap=-1.1, gap_error=0.08, paper_gap=-1.4)), gap(Cell(32.0, gap=32.0)), gap(Cell())
+    ('-1.100 ± 0.080 (-1.4)', '+32', '')
+    """
+    if cell.gap is None:
+        return ""
+    text = ours(Cell(cell.gap, cell.gap_error))
+    theirs = "" if cell.paper_gap is None else f" ({cell.paper_gap:+.4g})"
+    return ("" if text.startswith("-") else "+") + text + theirs
 
 
 def difference(cell: Cell) -> str:
@@ -75,12 +104,12 @@ def runs(line: Line) -> str:
 
 
 def terminal_rows(found: Reproduction, columns: Sequence[Column]) -> Iterator[tuple[str, ...]]:
-    """Ours, below it the paper's, and below that the difference in standard errors, as far as there are any."""
+    """Ours, and below it, as far as there are any, the paper's, gaps to a reference, and differences."""
     for line in found.lines():
         cells = [line.cells[column.key] for column in columns]
         if line.row.recipe is not None:
             yield line.row.name, runs(line), *(ours(cell) for cell in cells)
-        for name, show in (("  paper", paper), ("  difference", difference)):
+        for name, show in (("  paper", paper), ("  gap", gap), ("  difference", difference)):
             texts = [show(cell) for cell in cells]
             if any(texts):
                 yield (name if line.row.recipe else line.row.name), "" if line.row.recipe else "quoted", *texts
@@ -104,9 +133,12 @@ def explained(found: Reproduction) -> list[str]:
         lines.append("± is the standard error over seeds.")
     if any(0 < line.done < SPREAD_FROM for line in found.lines()):
         lines.append("* few seeds: ± is the standard error over test sentences (or what its measure says).")
-    if any(cell.difference is not None for line in found.lines() for cell in line.cells.values()):
-        gap = f" Compared are gaps to {found.table.reference}." if found.table.reference else ""
-        lines.append(f"difference: ours less the paper's in standard errors of ours.{gap}")
+    cells = [cell for line in found.lines() for cell in line.cells.values()]
+    if any(cell.gap is not None for cell in cells):
+        lines.append(f"gap: ours less that of {found.table.reference}, and the paper's.")
+    if any(cell.difference is not None for cell in cells):
+        compared = f" Compared are gaps to {found.table.reference}." if found.table.reference else ""
+        lines.append(f"difference: ours less the paper's in standard errors of ours.{compared}")
     lines += found.table.notes
     lines += [f"Not as the table says: {each}." for each in found.deviations]
     lines += [f"Missing: {name} ({why})." for name, why in found.missing.items()]
@@ -130,6 +162,7 @@ def markdown(found: Reproduction) -> str:
     lines += ["Ours (the paper's; difference in standard errors).", ""]
     lines += markdown_table(heads, rows, "lll" + "r" * len(table.columns))
     lines += [*(f"- {as_text(each)}" for each in explained(found)), ""]
+    lines += _gaps(found)
     for name in pictures(found):
         lines += [f"![{name.removesuffix('.png')}]({name})", ""]
     if costs := list(_costs(found)):
@@ -138,6 +171,19 @@ def markdown(found: Reproduction) -> str:
     lines += ["## To repeat this", "", f"    {found.command}", ""]
     lines += [f"- {', '.join(f'{name} {value}' for name, value in each.items() if value)}" for each in found.machines]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _gaps(found: Reproduction) -> list[str]:
+    """What rows differ by from the reference, where the corpus is not the paper's."""
+    gaps = [line for line in found.lines() if any(cell.gap is not None for cell in line.cells.values())]
+    columns = [column for column in found.table.columns if any(gap(line.cells[column.key]) for line in gaps)]
+    if not gaps:
+        return []
+    heads = ("row", *(column.label for column in columns))
+    rows = [(line.row.name, *(gap(line.cells[column.key]) for column in columns)) for line in gaps]
+    lines = [f"## Gaps to {as_text(found.table.reference or '')}", ""]
+    lines += ["Ours (the paper's). With few seeds ± of likelihoods is over the differences of the same sentences.", ""]
+    return lines + markdown_table(heads, rows, "l" + "r" * len(columns))
 
 
 def _beside(cell: Cell) -> str:
