@@ -152,7 +152,7 @@ def train(
     epochs: int,
     steps: int | None = None,
     seed: int = 0,
-    precision: str = "fp32",
+    precision: str = "float32",
     processes: Processes,
 ) -> dict[str, Any]:
     """Move the weights, on the batches that a space of this recipe and seed sees; what was measured on the way."""
@@ -242,7 +242,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="at most")
     parser.add_argument("--set", nargs="*", default=[], help="changes to the space's recipe, training.optimizer.lr=...")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
+    parser.add_argument("--precision", choices=("float32", "tf32", "bf16"), default="float32")
     parser.add_argument("--device", help="cpu or cuda; by default the GPU where there is one")
     given = parser.parse_args()
     saved = folders.load(given.space)

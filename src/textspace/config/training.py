@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from textspace.config.base import Config, Count, Positive, Share
 from textspace.config.schedules import Weight
@@ -22,6 +22,11 @@ __all__ = [
     "Training",
     "UpdateConfig",
 ]
+
+
+def _spelled_out(precision: Any) -> Any:
+    """As scoring calls it; files of the first versions say "fp32"."""
+    return "float32" if precision == "fp32" else precision
 
 
 class Optimizer(Config):
@@ -124,7 +129,7 @@ class Training(Config):
     """Validate after this many steps too, for curves; the rules above act on the validation that ends an epoch."""
     checkpoint_every: Count | None = None
     """Save a resumable checkpoint after this many steps and at the end of each epoch; by default every half minute."""
-    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    precision: Annotated[Literal["float32", "tf32", "bf16"], BeforeValidator(_spelled_out)] = "float32"
     """Of products of matrices in training, and of a decoder's in validations: tf32 rounds their factors to 10 bits,
     bf16 also keeps most of what lies between them in 16 bits; both are for the GPU."""
     record_steps: bool = True

@@ -263,7 +263,7 @@ class Trainer:
                 samples=objective.samples if isinstance(objective, IwaeObjective) and self.criterion == "iwae" else 0,
                 seed=seed_of(self.training.seed, "validation"),
                 share=share,
-                precision="float32" if self.training.precision == "fp32" else self.training.precision,
+                precision=self.training.precision,
             )
         measured = measured.summed_with(self.processes.sum)
         numbers = {name: estimate.value for name, estimate in measured.estimates().items()} | self._codes_measured()

@@ -50,8 +50,10 @@ class Processes:
 
     def check_precision(self, precision: str) -> None:
         """Say so where the device has not the precision asked for."""
-        if precision != "fp32" and self.device.type == "cpu":
-            raise TextspaceError(f"training.precision={precision} is for the GPU and this run is on the CPU: use fp32")
+        if precision != "float32" and self.device.type == "cpu":
+            raise TextspaceError(
+                f"training.precision={precision} is for the GPU and this run is on the CPU: use float32"
+            )
 
     def autocast(self, precision: str) -> AbstractContextManager[None]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bf16")
