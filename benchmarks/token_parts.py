@@ -19,9 +19,8 @@ from textspace.config import Recipe
 from textspace.data.corpus import corpus_of
 from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
-from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.function_words import function_word_ids
-from textspace.evaluate.isotropy import isotropy_of
+from textspace.evaluate.isotropy import Cosine, isotropy_of
 from textspace.evaluate.layers import layers_of
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Subject
@@ -321,7 +320,7 @@ def isotropy_of_layers(folder: str, options: Options) -> dict[str, Estimate]:
         found = isotropy_of(vectors, layers.ids, marked=marked, unranked=unranked, seed=seed)
         of = f"layer {layer} of {len(layers.vectors) - 1}, sentences of STS12, special tokens left out"
         for field, number in NUMBERS.items():
-            mean: Mean | None = getattr(found, field)
+            mean: Cosine | None = getattr(found, field)
             if mean is not None:
                 key = f"{number.key}_layer_{layer}"
                 estimates[key] = Estimate(f"{number.name}, {of}", *mean, found.sentences, "none", None, {})

@@ -138,8 +138,21 @@ def test_a_posterior_without_spread_has_unit_variance(autoencoder) -> None:
     found = score_answers(autoencoder, [QUESTION], ["distance", "mean", "unit"])
     assert all(np.allclose(values, expected, rtol=1e-5) for values in found.values())
     assert scores_for(autoencoder) == ["distance", "mean", "unit", "cosine"]
-    with pytest.raises(TextspaceError, match="has no density for log-q: use 'distance'"):
+    with pytest.raises(TextspaceError, match="has no density with a formula, which log-q needs: use 'distance'"):
         score_answers(autoencoder, [QUESTION], ["log-q"])
+
+
+@pytest.mark.parametrize("name", ["ton-vae", "hsvae"])
+def test_gates_have_a_log_q_of_each_answer_or_none(name) -> None:
+    """Gates that are random themselves cannot be integrated out of the density."""
+    recipe = small(RECIPES[name]).but(LIVELY)
+    space = untrained(recipe, train_tokenizer(recipe.text.tokenizer, SENTENCES))
+    if name == "hsvae":
+        assert scores_for(space) == ["distance", "mean", "unit", "cosine"]
+        with pytest.raises(TextspaceError, match="'hsvae' has no density with a formula, which log-q needs"):
+            rank_answers(space, QUESTION.text, QUESTION.answers, score="log-q")
+    found = score_answers(space, [QUESTION], scores_for(space))
+    assert {len(set(values)) for values in found.values()} == {len(QUESTION.answers)}
 
 
 def test_scores_depend_on_the_seed_and_on_no_batch(space, monkeypatch) -> None:

@@ -228,15 +228,16 @@ class _Coded:
 _RULES: dict[Score, Callable[[_Coded, _Coded], Tensor]] = {
     "distance": lambda unknown, full: ((unknown.sample_BZ - full.sample_BZ) / unknown.deviation_BZ).norm(dim=1),
     "mean": lambda unknown, full: ((unknown.mean_BZ - full.mean_BZ) / unknown.deviation_BZ).norm(dim=1),
-    "log-q": lambda unknown, full: unknown.q.log_prob(full.sample_BZ).flatten(1).sum(1),
+    "log-q": lambda unknown, full: unknown.q.log_prob(full.sample_BZ).sum(1),
     "unit": lambda unknown, full: (unknown.sample_BZ - full.sample_BZ).norm(dim=1),
 }
 
 
 def scores_for(space: Space) -> list[Score]:
-    """The scores a space can give: log q needs a posterior with a density."""
+    """The scores a space can give: log q needs a density with a formula, and random gates leave none."""
     posterior = space.model.posterior
-    return [name for name in SCORES if name != "log-q" or (posterior is not None and posterior.has_log_prob)]
+    has_formula = posterior is not None and posterior.has_log_prob and "gate" not in posterior.distributions
+    return [name for name in SCORES if name != "log-q" or has_formula]
 
 
 def score_answers(
@@ -266,7 +267,10 @@ def score_answers(
         if name not in get_args(Score):
             raise TextspaceError(f"there is no score {name!r}; {nearest(name, SCORES)}")
         if name not in known:
-            raise TextspaceError(f"the posterior of {space.recipe.name!r} has no density for {name}: use 'distance'")
+            raise TextspaceError(
+                f"the posterior of {space.recipe.name!r} has no density with a formula, which {name} needs: "
+                "use 'distance'"
+            )
     pairs = _Pairs.of(space, questions, drop_html)
     pairs.tell_troubles()
     found: dict[str, Floats] = {name: np.zeros(len(pairs.answers)) for name in scores}

@@ -100,6 +100,17 @@ def test_sentences_hold_the_numbers() -> None:
     assert "alone" not in diagnose(WELL, VAE).sentence
 
 
+@pytest.mark.parametrize("name", ["vae", "ivae", "ton-vae", "hsvae"])
+def test_what_a_code_tells_at_least_is_a_lower_bound(name: str, tiny) -> None:
+    recipe = small(RECIPES[name])
+    split = EncodedSplit.of(tiny_sentences(8), tiny.tokenizer, None)
+    bound = posterior_statistics(Model(recipe, len(tiny.tokenizer)), split).estimates()["mi"].bound
+    assert bound == ("lower" if name == "vae" else "none")
+    told = "at least" if bound == "lower" else "roughly"
+    assert f"and tells {told} 5.50 nats about its sentence" in diagnose(WELL, recipe).sentence
+    assert "and tells 0.05 nats about its sentence" in diagnose(WELL | {"mi": 0.05}, recipe).sentence
+
+
 def test_a_diagnosis_reads_well() -> None:
     lines = str(diagnose(WELL | {"active_units": 0}, VAE)).splitlines()
     assert [line[:5] for line in lines[1:]] == ["Try: ", " or: "]

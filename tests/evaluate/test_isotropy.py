@@ -143,6 +143,12 @@ def test_tokens_at_right_angles_share_only_themselves_with_their_sentence() -> N
     assert value(found, "random") == pytest.approx(4 / 16)
 
 
+def test_two_sentences_have_no_error_where_one_alone_has_no_number(chance) -> None:
+    found = isotropy_of(*drawn(chance, 2))
+    assert found.random.stderr is found.intra_adjusted.stderr is None
+    assert found.intra.stderr > 0
+
+
 def test_the_most_contextual_come_first(chance) -> None:
     table_WD = chance.normal(size=(6, 60))
     ids = [np.concatenate([chance.permutation(6), [6] if row < FEWEST_SENTENCES - 1 else []]) for row in range(40)]

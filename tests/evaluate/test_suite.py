@@ -25,6 +25,7 @@ from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.perturbed import MEASURES
+from textspace.evaluate.measures.samples import copying
 from textspace.evaluate.measures.tasks import Screen
 from textspace.evaluate.registry import measures_of
 from textspace.evaluate.reports.report import Report
@@ -326,6 +327,26 @@ def test_what_a_space_was_trained_on_is_known_by_its_sentences(tmp_path) -> None
         whole = subject_of(space, str(path))
         assert {name: len(split) for name, split in whole.splits.items()} == {"test": count}
         assert "is not the text the space was trained on" in " ".join(whole.notes)
+
+
+def test_all_that_was_trained_on_is_known_though_some_of_it_is_measured_on(tmp_path) -> None:
+    """One test sentence leaves twenty training sentences to measure on, of forty."""
+    (tmp_path / "text").mkdir()
+    for name, part in {"train": TEXTS[:40], "valid": TEXTS[40:50], "test": TEXTS[39:40]}.items():
+        (tmp_path / "text" / f"{name}.txt").write_text("\n".join(part))
+    train(tmp_path / "text", small(RECIPES["vae"]).but({"training.epochs": 1}), tmp_path / "space", silent=True)
+    space = Space.load(tmp_path / "space", "cpu")
+    given = subject_of(space, str(tmp_path / "text"), effort=Effort(sentences=1, decoded=1, prior_samples=2))
+    train_split = given.splits["train"]
+    assert (len(train_split), train_split.how_many) == (20, "20 of 40")
+    assert list(train_split.all_texts()) == TEXTS[:40]
+    assert not Screen.of(given).unseen(TEXTS[:40]).any()
+    assert Screen.of(given).unseen(["a sentence of other words"]).all()
+    found = MEASURES["overfitting"].run(given)
+    gap = found.estimates["nats_per_token_gap"]
+    assert gap.settings["share_of_test_in_training"] == 1
+    assert gap.stderr is None  # of one sentence
+    assert "nearest of 20 of 40 training sentences" in copying(given).estimates["distance_test"].name
 
 
 def test_training_sentences_of_another_text_are_not_the_space_s_own(tmp_path) -> None:

@@ -12,6 +12,7 @@ from sacrebleu.metrics import BLEU
 from textspace.config import WordTokenizer
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import train_tokenizer
+from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import (
     Nearest,
@@ -217,8 +218,20 @@ def test_self_bleu_is_sacrebleus_with_all_others_as_references() -> None:
 def test_self_bleu_of_equal_and_of_unlike_sentences() -> None:
     np.testing.assert_allclose(self_bleu(["a b c d e"] * 3), 100)
     np.testing.assert_allclose(self_bleu(["a b c d", "e f g h", "i j k l"]), 0)
-    assert self_bleu(["a b"]).tolist() == [0]
     assert self_bleu(["", ""]).tolist() == [0, 0]
+
+
+def test_one_sentence_has_no_self_bleu_and_two_have_no_error_of_it() -> None:
+    with pytest.raises(TextspaceError, match="self-BLEU compares sentences with each other: give at least two"):
+        self_bleu(["a b"])
+    texts = ["a b c d e", "a b c d f", "a b x y z"]
+
+    def alike(rows: np.ndarray) -> float:
+        return float(self_bleu([texts[row] for row in rows]).mean())
+
+    assert alike(np.arange(2)) > 0
+    assert jackknife_error(alike, 2) is None
+    assert jackknife_error(alike, 3) > 0
 
 
 def test_distinct_ngrams_by_hand() -> None:
@@ -242,3 +255,17 @@ def test_unknown_words_and_long_sentences_are_written_as_a_space_can() -> None:
     assert written(split, tokenizer) == ["a <unk> <unk>", "c c b", "", "b"]
     assert unknown_share(split) == Ratio.of(np.array([2, 0, 0, 0]), np.array([3, 3, 0, 1]))
     assert unknown_share(split).value == 2 / 7
+
+
+def test_values_of_sentences_scatter_as_their_ratio_does() -> None:
+    random = np.random.default_rng(0)
+    ratios, errors = [], []
+    for _ in range(400):
+        words_N = random.integers(1, 60, 100)
+        nats_N = 5.0 * words_N + random.normal(0, 3, 100)
+        found = Ratio.of(nats_N, words_N)
+        each_N = found.each_sentence(nats_N, words_N)
+        assert each_N.mean() == pytest.approx(found.value)
+        ratios.append(found.value)
+        errors.append(each_N.std(ddof=1) / 10)
+    assert np.mean(errors) == pytest.approx(np.std(ratios), rel=0.1)

@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from textspace.data.batching import make_batch
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate import posterior as module
-from textspace.evaluate.code_statistics import gaussian_kl, mean_cosine
+from textspace.evaluate.code_statistics import Information, Mean, gaussian_kl, mean_cosine
+from textspace.evaluate.examination import examine
+from textspace.evaluate.hoyer import Hoyer
 from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.measures.language_modelling import posterior_findings
 from textspace.evaluate.posterior import PosteriorStatistics, posterior_statistics
 from textspace.model import Model
 from textspace.recipes import RECIPES
@@ -57,7 +60,8 @@ def test_every_token_counts_start_and_end_included(model: Model, split: EncodedS
     found = posterior_statistics(model, split, seed=3)
     features_MH, mean_MZ, deviation_MZ = tokens_of(model, split)
     count = int(np.sum(split.lengths))
-    assert len(mean_MZ) == found.sentences == count
+    assert len(mean_MZ) == found.codes == count
+    assert found.sentences == len(split)
     close = {"rtol": 1e-4, "atol": 1e-5}
     np.testing.assert_allclose(found.mean_variance_Z, mean_MZ.var(0, ddof=1), **close)
     np.testing.assert_allclose(found.deviation_Z, deviation_MZ.mean(0), **close)
@@ -102,7 +106,7 @@ def test_names_speak_of_tokens(model: Model, split: EncodedSplit) -> None:
     assert names["marginal_kl"].startswith("KL(q(z) || p(z)) of all these tokens' codes together")
     assert not any("sentence" in name for name in names.values())
     assert (found.settings["unit"], found.unit) == ("token", "token")
-    assert found.settings["of"] == count
+    assert (found.settings["tokens"], found.settings["sentences"], found.settings["of"]) == (count, 20, 20)
 
 
 def test_sentences_are_spoken_of_where_they_have_the_codes(tiny, split: EncodedSplit) -> None:
@@ -110,7 +114,8 @@ def test_sentences_are_spoken_of_where_they_have_the_codes(tiny, split: EncodedS
     assert found.unit == "sentence"
     assert "unit" not in found.settings
     assert "token_kl" not in found.estimates()
-    assert found.sentences == len(split)
+    assert found.codes == found.sentences == len(split)
+    assert "tokens" not in found.settings
     assert not any("token" in each.name for each in found.estimates().values())
 
 
@@ -125,12 +130,12 @@ def test_neither_batches_nor_the_mode_change_anything(model: Model, split: Encod
 def test_a_limit_is_about_tokens(model: Model, tiny, monkeypatch) -> None:
     train = tiny.encoded.splits["train"]
     found = posterior_statistics(model, train, limit=100)
-    assert found.sentences == pytest.approx(100, rel=0.2)
-    assert found.settings["of"] == int(np.sum(train.lengths))
+    assert found.codes == pytest.approx(100, rel=0.2)
+    assert found.settings["of"] == len(train)
     few = posterior_statistics(model, train, limit=1)  # two sentences at least
-    assert few.sentences == int(train.lengths[[0, len(train) // 2]].sum())
+    assert (few.sentences, few.codes) == (2, train.lengths[[0, len(train) // 2]].sum())
     monkeypatch.setattr(module, "TOKENS", 50)
-    assert posterior_statistics(model, train).sentences == pytest.approx(50, rel=0.3)
+    assert posterior_statistics(model, train).codes == pytest.approx(50, rel=0.3)
 
 
 def test_a_collapsed_space_has_no_active_units_and_tells_nothing(model: Model, split: EncodedSplit) -> None:
@@ -150,7 +155,7 @@ def test_other_posteriors_of_tokens_are_measured_too(tiny, split: EncodedSplit, 
     prior = {"prior": {"kind": "beta-gated"}} if posterior == "spike-and-slab" else {}
     model = Model(small(RECIPES["vat"]).but(changes | prior), len(tiny.tokenizer))
     found = posterior_statistics(model, split)
-    assert found.sentences == int(np.sum(split.lengths))
+    assert found.codes == int(np.sum(split.lengths))
     assert ("token_kl" in found.estimates()) == (posterior == "spike-and-slab")
     assert found.active_units > 0
 
@@ -161,3 +166,52 @@ def test_statistics_of_tokens_come_back_from_json(model: Model, split: EncodedSp
     assert back.unit == "token"
     assert back.estimates().keys() == found.estimates().keys()
     assert back.estimates()["token_kl"].value == pytest.approx(found.estimates()["token_kl"].value, rel=1e-5)
+    assert back.codes == found.codes
+
+
+# Errors
+
+
+def test_the_errors_are_the_spread_over_other_sentences_whose_tokens_are_alike() -> None:
+    chance = np.random.default_rng(0)
+    found: dict[str, list[Mean]] = {"mean": [], "cosine": []}
+    for _ in range(400):
+        sentence_M = np.arange(40).repeat(chance.integers(3, 20, size=40))
+        features_MH = 0.7 + chance.normal(size=(40, 5))[sentence_M] + chance.normal(size=(len(sentence_M), 5))
+        found["mean"].append(Mean.of(features_MH[:, 0], sentence_M))
+        found["cosine"].append(mean_cosine(features_MH, sentence_M))
+        assert found["cosine"][-1].value == mean_cosine(features_MH).value
+    for each in found.values():
+        assert np.mean([one.stderr for one in each]) == pytest.approx(np.std([one.value for one in each]), rel=0.1)
+
+
+def test_with_one_token_a_sentence_the_error_is_the_plain_one() -> None:
+    values_N = np.random.default_rng(0).normal(size=30)
+    assert Mean.of(values_N, np.arange(30)) == pytest.approx(Mean.of(values_N), rel=1e-12)
+
+
+def test_every_error_of_a_space_is_over_sentences(model: Model, split: EncodedSplit, monkeypatch) -> None:
+    features_MH, _, _ = tokens_of(model, split)
+    sentence_M = np.arange(20).repeat(split.lengths)
+    information = Information(*np.random.default_rng(0).normal(sentence_M, size=(2, len(sentence_M))))
+    monkeypatch.setattr(module, "mutual_information", lambda *_: information)
+    monkeypatch.setattr(module, "average_hoyer", lambda _: Hoyer(information.counted_N, 0))
+    found = posterior_statistics(model, split)
+    assert found.mi == found.hoyer_samples == found.hoyer_means == Mean.of(information.counted_N, sentence_M)
+    assert found.mi_leave_one_out == Mean.of(information.left_out_N, sentence_M)
+    assert found.feature_cosine == pytest.approx(mean_cosine(features_MH, sentence_M), rel=1e-3)
+
+
+def test_the_report_says_that_errors_are_over_sentences_and_counts_these(model: Model, split: EncodedSplit) -> None:
+    found = posterior_findings(examine(model, split, model.recipe), sparse=True)
+    assert {each.n for each in found.estimates.values()} == {20}
+    told = {each.settings["error"] for each in found.estimates.values() if each.stderr is not None}
+    assert told == {"standard error over sentences"}
+    assert found.pictures["kl"].y_label == "KL in nats, mean over tokens"
+
+
+def test_hoyer_of_codes_of_one_sentence_alone_has_no_error_and_is_left_out() -> None:
+    codes_MZ = np.zeros((6, 3))
+    codes_MZ[:2] = np.random.default_rng(0).normal(size=(2, 3))
+    assert module._mean_hoyer(codes_MZ, np.array([0, 0, 0, 1, 1, 1])) is None
+    assert module._mean_hoyer(codes_MZ, np.array([0, 1, 1, 1, 2, 2])).stderr > 0

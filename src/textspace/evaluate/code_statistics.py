@@ -18,6 +18,7 @@ from textspace.evaluate.aggregated import log_normals
 __all__ = ["Information", "Mean", "covariance_of_means", "gaussian_kl", "mean_cosine", "mutual_information"]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 DENSITIES_AT_ONCE = 2**23
 """Pairs of sentences whose densities are held in memory together."""
@@ -34,8 +35,16 @@ class Mean(NamedTuple):
     stderr: float
 
     @classmethod
-    def of(cls, values_N: Floats) -> Mean:
-        return cls(float(values_N.mean()), float(values_N.std(ddof=1) / math.sqrt(len(values_N))))
+    def of(cls, values_N: Floats, sentence_N: Integers | None = None) -> Mean:
+        """Of values of a sentence each, or of those that `sentence_N` numbers.
+
+        Values of one sentence depend on each other, so that the error is over the sentences' sums.
+        """
+        value = float(values_N.mean())
+        if sentence_N is None:
+            return cls(value, float(values_N.std(ddof=1) / math.sqrt(len(values_N))))
+        sums_S = np.bincount(sentence_N, values_N - value)
+        return cls(value, float(sums_S.std(ddof=1) * math.sqrt(len(sums_S)) / len(values_N)))
 
 
 class Information(NamedTuple):
@@ -82,13 +91,16 @@ def covariance_of_means(first_NZ: Floats, second_NZ: Floats) -> Floats:
     return (covariance_ZZ + covariance_ZZ.T) / 2
 
 
-def mean_cosine(features_NH: Floats) -> Mean:
-    """Mean cosine over all pairs of different rows, from the sum of their directions; a row of zeros has none."""
+def mean_cosine(features_NH: Floats, sentence_N: Integers | None = None) -> Mean:
+    """Mean cosine over all pairs of different rows, from the sum of their directions; a row of zeros has none.
+
+    `sentence_N` says which rows are of one sentence, where it has several: see `Mean.of`.
+    """
     count = len(features_NH)
     lengths_N1 = np.linalg.norm(features_NH, axis=1, keepdims=True)
     directions_NH = features_NH / np.where(lengths_N1 > 0, lengths_N1, 1)
     to_others_N = directions_NH @ directions_NH.sum(0) - (directions_NH**2).sum(1)
-    each = Mean.of(to_others_N / (count - 1))
+    each = Mean.of(to_others_N / (count - 1), sentence_N)
     return Mean(each.value, 2 * each.stderr)  # every pair counts for both of its rows
 
 

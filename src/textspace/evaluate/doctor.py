@@ -280,12 +280,17 @@ def _facts(known: Numbers, recipe: Recipe) -> str:
     elif "kl" in known:
         told.append(f"the codes of a sentence cost {known['kl']:.2f} nats (KL) together")
     if "mi" in known:
-        # The number cannot exceed the logarithm of how many codes there were, so the truth may be far above it.
-        least = "at least " if known["mi"] >= COLLAPSED_BELOW else ""
-        nats.append(f"tells {least}{max(known['mi'], 0):.2f} nats about its {_unit(recipe)}")
+        how_sure = "" if known["mi"] < COLLAPSED_BELOW else "at least " if _mi_is_a_lower_bound(recipe) else "roughly "
+        nats.append(f"tells {how_sure}{max(known['mi'], 0):.2f} nats about its {_unit(recipe)}")
     if nats:
         told.append(f"a code {' and '.join(nats)}")
     return ", ".join(told)
+
+
+def _mi_is_a_lower_bound(recipe: Recipe) -> bool:
+    """Whether the truth may be far above the number, which cannot exceed the logarithm of how many codes there were. It
+    may lie on either side of one that was measured with Gaussians in the place of other posteriors."""
+    return recipe.posterior is not None and recipe.posterior.kind == "gaussian"
 
 
 def _unit(recipe: Recipe) -> str:

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.text_metrics import BLOCKS
 
-__all__ = ["FEWEST_SENTENCES", "Isotropy", "Ranked", "isotropy_of"]
+__all__ = ["FEWEST_SENTENCES", "Cosine", "Isotropy", "Ranked", "isotropy_of"]
 
 FEWEST_SENTENCES = 5
 """Sentences that a token must occur in to have a self-similarity."""
@@ -27,6 +26,13 @@ _TOO_FEW = "tokens of different sentences are compared, which needs 2 sentences 
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+
+class Cosine(NamedTuple):
+    """A mean of cosines, and its standard error; None where too few sentences are left without a block."""
+
+    value: float
+    stderr: float | None
 
 
 class Ranked(NamedTuple):
@@ -46,25 +52,25 @@ class Isotropy:
     one, occurs in `FEWEST_SENTENCES`, or all sentences have one token.
     """
 
-    random: Mean
+    random: Cosine
     """Of two tokens of different sentences."""
-    self_tokens: Mean | None
+    self_tokens: Cosine | None
     """Of one token in different sentences; each token counts alike."""
-    self_tokens_adjusted: Mean | None
-    self_occurrences: Mean | None
+    self_tokens_adjusted: Cosine | None
+    self_occurrences: Cosine | None
     """The same, tokens counting as often as they occur."""
-    self_occurrences_adjusted: Mean | None
-    intra: Mean | None
+    self_occurrences_adjusted: Cosine | None
+    intra: Cosine | None
     """Of a token with the mean of its sentence: mean over the sentences of two tokens or more."""
-    intra_adjusted: Mean | None
-    intra_dealt: Mean | None
+    intra_adjusted: Cosine | None
+    intra_dealt: Cosine | None
     """The same after all tokens were dealt out anew to sentences of the same lengths. A token is part of the mean it is
     compared with, so that this is above the cosine of random tokens: 1 / sqrt(n) for n tokens at right angles."""
-    intra_beyond_dealt: Mean | None
-    self_marked: Mean | None
+    intra_beyond_dealt: Cosine | None
+    self_marked: Cosine | None
     """Self-similarity of marked tokens; each counts alike."""
-    self_unmarked: Mean | None
-    self_marked_less_unmarked: Mean | None
+    self_unmarked: Cosine | None
+    self_marked_less_unmarked: Cosine | None
     ranked: list[Ranked]
     """The most contextual first: those of the lowest self-similarity."""
     length: float
@@ -157,13 +163,13 @@ def isotropy_of(
     )
 
 
-def _jackknifed(values_K: Floats) -> Mean:
+def _jackknifed(values_K: Floats) -> Cosine:
     """A number of all sentences, its error from those without each block in turn [Efron and Tibshirani 1993, 11]."""
     left_B = values_K[1:][~np.isnan(values_K[1:])]
-    return Mean(float(values_K[0]), float(np.sqrt((len(left_B) - 1) * left_B.var())) if len(left_B) > 1 else 0.0)
+    return Cosine(float(values_K[0]), float(np.sqrt((len(left_B) - 1) * left_B.var())) if len(left_B) > 1 else None)
 
 
-def _known(values_K: Floats) -> Mean | None:
+def _known(values_K: Floats) -> Cosine | None:
     return None if np.isnan(values_K[0]) else _jackknifed(values_K)
 
 

@@ -6,7 +6,7 @@ the data of pictures), so that they can be kept as JSON and drawn later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -94,9 +94,20 @@ class Sentences:
     """Name of the source of each sentence; None where that is not known."""
     precision: Precision = "float32"
     """Of likelihoods."""
+    whole: EncodedSplit | None = None
+    """The split of which these are some; None where they are all of it."""
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def all_texts(self) -> Iterator[str]:
+        """Every sentence of the split, also those that are not measured on: in training all of them were met."""
+        return iter(self.texts) if self.whole is None else map(self.whole.text, range(len(self.whole)))
+
+    @property
+    def how_many(self) -> str:
+        """In words, with the size of the split where these are some of it."""
+        return f"{len(self):,}" if self.whole is None else f"{len(self):,} of {len(self.whole):,}"
 
     @cached_property
     def words(self) -> list[list[str]]:

@@ -51,6 +51,7 @@ LONGEST = 2**20
 """More tokens than any sentence has: keys the noise of each."""
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Settings = dict[str, str | int | float | bool | None]
 
 
@@ -62,7 +63,7 @@ class PosteriorStatistics:
     """The posterior over a set of sentences, dimension by dimension and summed up; nats throughout.
 
     Where every token has a code, tokens stand for sentences in all of this (the start and end tokens too), and
-    `settings["unit"]` says so.
+    `settings["unit"]` says so. Errors are over sentences even there, whose tokens depend on each other.
 
     Attributes:
         mean_variance_Z: variance over sentences of E[z|x]; slightly below 0 is possible where that is estimated.
@@ -73,10 +74,10 @@ class PosteriorStatistics:
         feature_cosine: see `mean_cosine`, of the features that the posterior is computed from.
         hoyer_samples: see `average_hoyer`, of one sample of each sentence's code, whose gates are on or off.
         hoyer_means: the same of E[z|x] with gates at their centre: of a mean over draws the error would be scaled
-            along. Either is None for codes of one dimension, and where fewer than two are other than zero, as of a
-            collapse's means.
+            along. Either is None for codes of one dimension, and where fewer than two sentences have one other than
+            zero, as of a collapse's means.
         marginal_kl: see `gaussian_kl`, of all codes together; None where the prior is not normal.
-        sentences: how many all of this rests on.
+        sentences: how many all of this rests on; how many tokens stands in `settings["tokens"]`.
         settings: how it was measured.
     """
 
@@ -103,11 +104,16 @@ class PosteriorStatistics:
         """What has a code: sentence or token."""
         return str(self.settings.get("unit", "sentence"))
 
+    @property
+    def codes(self) -> int:
+        """How many there are, of sentences or tokens."""
+        return int(self.settings.get("tokens") or self.sentences)
+
     def estimates(self) -> dict[str, Estimate]:
         """Every number of the set. None has a better direction: a collapse is one extreme, a full copy the other."""
         found: dict[str, Estimate] = {}
         if self.mi is not None and self.mi_leave_one_out is not None:
-            most = f"at most ln {self.sentences} = {math.log(self.sentences):.2f}"
+            most = f"at most ln {self.codes} = {math.log(self.codes):.2f}"
             found["mi"] = self._information(f"counted, {most}", self.mi, "lower")
             found["mi_leave_one_out"] = self._information("left out", self.mi_leave_one_out, "upper")
         name = (
@@ -211,10 +217,12 @@ def posterior_statistics(
     if model.posterior is None or model.prior is None or len(split) < 2:
         return None
     device = next(model.parameters()).device
+    sentence_M: Integers | None = None  # of each code, where a sentence has several
     if model.is_token_level:
         sentences = int((limit or TOKENS) / np.mean(split.encoder_lengths))
         rows_N = spread_rows(len(split), min(len(split), max(sentences, 2)))
-        ends_N = np.asarray(split.encoder_lengths)[rows_N].cumsum()
+        tokens_N = np.asarray(split.encoder_lengths)[rows_N]
+        ends_N, sentence_M = tokens_N.cumsum(), np.arange(len(rows_N)).repeat(tokens_N)
     else:
         rows_N = spread_rows(len(split), min(len(split), limit or SENTENCES))
         ends_N = np.arange(1, len(rows_N) + 1)
@@ -256,7 +264,7 @@ def posterior_statistics(
     mi = mi_leave_one_out = None
     if "sample" in columns:
         information = mutual_information(columns["centre"], columns["spread"], columns["sample"], device)
-        mi, mi_leave_one_out = Mean.of(information.counted_N), Mean.of(information.left_out_N)
+        mi, mi_leave_one_out = (Mean.of(each_N, sentence_M) for each_N in information)
     drawn = f"{DRAWS} samples" if kind is Implicit else f"{GATE_DRAWS} samples of the gates"
     densities: dict[type, str] = {
         Normal: "posterior",
@@ -270,16 +278,16 @@ def posterior_statistics(
         kl_Z=columns["kl"].mean(0) if "kl" in columns else None,
         mi=mi,
         mi_leave_one_out=mi_leave_one_out,
-        feature_cosine=mean_cosine(columns["features"]),
-        hoyer_samples=_mean_hoyer(columns["code"]),
-        hoyer_means=_mean_hoyer(columns["mean"]),
+        feature_cosine=mean_cosine(columns["features"], sentence_M),
+        hoyer_samples=_mean_hoyer(columns["code"], sentence_M),
+        hoyer_means=_mean_hoyer(columns["mean"], sentence_M),
         marginal_kl=marginal_kl,
-        sentences=count,
+        sentences=len(rows_N),
         settings={
             "seed": seed,
-            "sentences": count,
-            "of": int(np.sum(split.encoder_lengths)) if model.is_token_level else len(split),
-            **({"unit": "token"} if model.is_token_level else {}),
+            "sentences": len(rows_N),
+            "of": len(split),
+            **({"unit": "token", "tokens": count} if model.is_token_level else {}),
             "active_above": ACTIVE_ABOVE,
             "means": f"two halves of {drawn}" if sampled else "exact",
             "density": densities.get(kind),
@@ -287,11 +295,14 @@ def posterior_statistics(
     )
 
 
-def _mean_hoyer(codes_NZ: Floats) -> Mean | None:
-    if codes_NZ.shape[1] == 1:
+def _mean_hoyer(codes_MZ: Floats, sentence_M: Integers | None) -> Mean | None:
+    if codes_MZ.shape[1] == 1:
         return None
-    there_M = average_hoyer(codes_NZ).there_M
-    return Mean.of(there_M) if len(there_M) > 1 else None
+    values_M = average_hoyer(codes_MZ).values_N
+    there_M = ~np.isnan(values_M)
+    owner_M = None if sentence_M is None else sentence_M[there_M]
+    sentences = there_M.sum() if owner_M is None else len(np.unique(owner_M))
+    return Mean.of(values_M[there_M], owner_M) if sentences > 1 else None
 
 
 class _Encoded(NamedTuple):

@@ -192,7 +192,8 @@ def _sentences(
     if labels is None and (label_N >= 0).any():
         notes.append(f"{name}: {int((label_N < 0).sum()):,} of {count:,} sentences have no label, so none is used")
     sources = [names[number] for number in np.asarray(split.sources)[rows]] if len(names) > 1 else None
-    return Sentences(name, texts, labels, chosen, space, seed, sources)
+    whole = split if count < len(split) else None
+    return Sentences(name, texts, labels, chosen, space, seed, sources, whole=whole)
 
 
 def _facts(sentences: Sentences, whole: EncodedSplit) -> SplitFacts:

@@ -16,6 +16,7 @@ from sacrebleu.metrics import BLEU
 
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import UNKNOWN, Tokenizer
+from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import standard_error
 from textspace.progress import track
 
@@ -68,6 +69,14 @@ class Ratio(NamedTuple):
         error = standard_error(above_N - value * below_N)
         return cls(value, None if error is None else error * len(below_N) / below)
 
+    def each_sentence(self, above_N: NDArray[Any], below_N: NDArray[Any]) -> NDArray[np.float64]:
+        """Values whose mean is the ratio and that scatter as it does, to first order: for paired differences.
+
+        >>> Ratio.of(above := np.array([1, 3]), below := np.array([2, 4])).each_sentence(above, below).round(3).tolist()
+        [0.556, 0.778]
+        """
+        return self.value + (above_N - self.value * below_N) / max(float(np.mean(below_N)), 1e-12)
+
 
 def plus_minus(value: float, error: float | None) -> str:
     """A number as tables show it, rounded where its error begins.
@@ -87,9 +96,10 @@ def jackknife_error(statistic: Callable[[Rows], float], count: int, blocks: int 
     The sentences are dealt out to blocks of equal size, the statistic is taken without each block in turn, and its
     spread gives the error [Efron and Tibshirani 1993, chapter 11]. That a statistic grows or falls with the number of
     sentences does no harm: all leave out equally many (or one more). No random numbers are needed.
+    None for one sentence, and where too few are left for the statistic.
 
     Args:
-        statistic: a function of the rows that are kept.
+        statistic: a function of the rows that are kept, which refuses too few of them.
         count: of sentences.
         blocks: at most so many; as many as sentences is the plain jackknife.
     """
@@ -97,7 +107,10 @@ def jackknife_error(statistic: Callable[[Rows], float], count: int, blocks: int 
     if blocks < 2:
         return None
     rows_N = np.arange(count)
-    values_G = np.array([statistic(rows_N[rows_N % blocks != block]) for block in range(blocks)])
+    try:
+        values_G = np.array([statistic(rows_N[rows_N % blocks != block]) for block in range(blocks)])
+    except TextspaceError:
+        return None
     return float(math.sqrt((blocks - 1) * values_G.var()))
 
 
@@ -251,6 +264,8 @@ def self_bleu(texts: Sequence[str], order: int = 4) -> Floats:
     only the two largest counts matter, since what others have most of is the largest, or the second where the largest
     is the sentence's own.
     """
+    if len(texts) < 2:
+        raise TextspaceError("self-BLEU compares sentences with each other: give at least two")
     words = [text.split() for text in texts]
     grams = [[_ngrams(sentence, n) for n in range(1, order + 1)] for sentence in words]
     largest: Counter[tuple[str, ...]] = Counter()
@@ -264,8 +279,6 @@ def self_bleu(texts: Sequence[str], order: int = 4) -> Floats:
                     second[gram] = count
     lengths = Counter(len(sentence) for sentence in words)
     scores_N = np.zeros(len(texts))
-    if len(texts) < 2:
-        return scores_N
     for row, (sentence, counts) in enumerate(zip(words, grams, strict=True)):
         correct = [
             sum(min(count, second[g] if count == largest[g] else largest[g]) for g, count in of_order.items())

@@ -87,6 +87,16 @@ def test_test_sentences_of_classes_that_training_lacks_are_wrong(space, chance) 
     assert np.sum(found.per_sentence["most_probable"][2::3]) == 0
 
 
+def test_validation_sentences_of_classes_that_training_lacks_name_nothing(space, chance) -> None:
+    subject = subject_with(
+        space,
+        lambda size: np.arange(size) % 2 + 2 * (size == SIZES["valid"]),
+        lambda numbers: chance.normal(size=(len(numbers), 2)),
+    )
+    with pytest.raises(TextspaceError, match="no validation sentence has a label that training knows: cut the text"):
+        clusters(subject)
+
+
 def test_a_component_is_named_by_its_most_probable_sentence() -> None:
     responsibility_NC = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.2, 0.8, 0.0], [0.45, 0.05, 0.5]])
     assert most_probable_names(responsibility_NC, np.array([4, 1, 1, 2])).tolist() == [4, 1, 1]

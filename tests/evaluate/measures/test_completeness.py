@@ -23,6 +23,7 @@ from textspace.evaluate.measures.completeness import (
     others_of_equal_length,
 )
 from textspace.evaluate.measures.language_models import encoded, language_model_of_text
+from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
 from textspace.lengths import METRIC
 from textspace.recipes import RECIPES
 from textspace.space import Space
@@ -253,3 +254,17 @@ def test_points_between_sentences_of_tokens_are_as_long_as_the_longer(token_spac
             )
             for other in others
         )
+
+
+def test_the_error_of_distances_to_other_points_knows_that_pairs_share_them() -> None:
+    """Against many spaces drawn anew, whose mean distances scatter by what the error says."""
+    means, errors = [], []
+    for seed in range(300):
+        random = np.random.default_rng(seed)
+        codes_NZ = random.normal(size=(200, 8)) * np.exp(random.normal(0, 0.5, size=(200, 1)))
+        partner_N = partners(200, 1, random)[0]
+        distance_N = nearness(list(codes_NZ[:, None]), list(codes_NZ[partner_N, None])).distance_N
+        means.append(distance_N.mean())
+        errors.append(error_of_mean(distance_N, pairs_of(partner_N[None])))
+    assert np.mean(errors) == pytest.approx(np.std(means), rel=0.12)  # as if independent it is a quarter less
+    assert error_of_mean(np.ones(1), np.array([[0, 1]])) is None

@@ -1,6 +1,7 @@
 """Distances and overlap against truths: isometries, closed forms, double loops and repeated draws."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from textspace.evaluate.measures.geometry import (
 from textspace.evaluate.measures.pairwise import (
     code_distances,
     error_of_pairs,
-    nearest_distances,
+    nearest,
     pair_correlation,
     pairs_of,
     partners,
@@ -97,7 +98,7 @@ def test_the_error_of_pairs_is_the_double_loop_over_terms_that_share_a_sentence(
 def test_nearest_distances_equal_the_double_loop_far_from_the_origin(chance) -> None:
     points_NZ = 1e4 + chance.normal(size=(60, 20))
     all_NN = np.linalg.norm(points_NZ[:, None] - points_NZ, axis=2) + np.diag(np.full(60, np.inf))
-    np.testing.assert_allclose(nearest_distances(points_NZ), all_NN.min(1))
+    np.testing.assert_allclose(nearest(points_NZ, 1)[1][:, 0], all_NN.min(1))
 
 
 # Correlation
@@ -372,6 +373,46 @@ def test_the_table_of_histograms_has_their_numbers_and_deviations_stand_beside(s
     assert float(str(length[1]).partition(" ")[0]) == pytest.approx(mean, rel=0.01)
     ratio = found.estimates["random_mean_in_deviations"]
     assert distance[2] == plus_minus(ratio.value, ratio.stderr)
+
+
+def means_of(chance, lengths: float) -> SimpleNamespace:
+    """Sentences whose codes differ in length more or less, and in their deviation."""
+    means_NZ = chance.normal(size=(100, 8)) * np.exp(lengths * chance.normal(size=(100, 1)))
+    return SimpleNamespace(means_NZ=means_NZ, deviations_NZ=0.3 * np.exp(0.1 * chance.normal(size=(100, 8))))
+
+
+@pytest.mark.parametrize("lengths", [0.0, 0.5])
+def test_the_errors_of_distances_between_means_are_their_spread(chance, lengths: float) -> None:
+    found, cells = [], []
+    for _ in range(400):
+        told = module._in_deviations(means_of(chance, lengths), np.arange(100), partners(100, 4, chance), {})
+        found.append(told.estimates)
+        cells.append([[float(part) for part in str(row[1]).split(" ± ")] for row in told.tables["deviations"].rows[1:]])
+    shown = dict(zip(("nearest_mean", "random_mean"), np.moveaxis(cells, 0, 2), strict=True))
+    for key, (values, errors) in shown.items():
+        estimates = [each[f"{key}_in_deviations"] for each in found]
+        for spread, error in (
+            (np.std([each.value for each in estimates]), np.mean([each.stderr for each in estimates])),
+            (values.std(), errors.mean()),
+        ):
+            # the jackknife errs on the safe side
+            assert 0.9 * spread < error < (1.3 if key == "nearest_mean" else 1.1) * spread
+
+
+def test_the_jackknife_of_nearest_means_equals_the_loop_over_sentences_left_out(chance) -> None:
+    test = means_of(chance, 0.5)
+    found = module._in_deviations(test, np.arange(100), partners(100, 4, chance), {}).estimates
+    deviation_N = np.linalg.norm(test.deviations_NZ, axis=1)
+    without_N = [
+        nearest(test.means_NZ[rows], 1)[1][:, 0].mean() / deviation_N[rows].mean()
+        for rows in (np.delete(np.arange(100), row) for row in range(100))
+    ]
+    nearest_mean = found["nearest_mean_in_deviations"]
+    assert nearest_mean.value == pytest.approx(nearest(test.means_NZ, 1)[1][:, 0].mean() / deviation_N.mean())
+    assert nearest_mean.stderr == pytest.approx(np.std(without_N) * math.sqrt(99))
+    assert nearest_mean.settings["error"].endswith("jackknife")
+    two = module._in_deviations(test, np.arange(2), np.array([[1, 0]]), {}).estimates["nearest_mean_in_deviations"]
+    assert (two.stderr, two.settings["error"]) == (None, None)
 
 
 def test_codes_with_gates_have_no_density_to_compare(tiny) -> None:

@@ -148,6 +148,14 @@ def test_length_beside_the_code_tells_a_class_of_length(tmp_path, space) -> None
     assert "10-fold cross-validation" in found["cr"].name
 
 
+def test_a_small_class_makes_fewer_folds_and_the_name_tells(tmp_path, space) -> None:
+    rows = [(int(number < 3), text) for number, text in enumerate(unique_sentences(40))]
+    write(tmp_path / "cls" / "MR.all.tsv.gz", rows)
+    found = transfer(subject_in(tmp_path, space)).estimates
+    assert found["mr"].name.endswith(", 3-fold cross-validation")
+    assert found["mr_with_length"].name.endswith(", 3-fold cross-validation")
+
+
 def test_codes_of_tokens_are_read_in_three_ways_and_length_is_in_their_sum(tmp_path, token_space) -> None:
     with torch.no_grad():  # all tokens have one code: its mean says nothing, and its sum the length
         token_space.model.posterior.mean.weight.zero_()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers import command, small, tiny_sentences
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Picture, Table
+from textspace.evaluate.measures.classifiers import accuracy_over_seeds, per_sentence
 from textspace.evaluate.reports.comparison import (
     Comparison,
     Difference,
@@ -123,6 +126,23 @@ def test_numbers_stand_side_by_side_and_differences_are_to_the_first() -> None:
     assert row_of(found, "kl").verdict(2) == "different"
     assert row_of(found, "ppl").differences == (None, None, None)  # no number for each sentence
     assert found.notes == ()
+
+
+def test_means_over_runs_differ_no_more_clearly_than_their_runs_scatter() -> None:
+    """Two classifiers alike: runs scatter by 2 percent, sentences do not know of it."""
+    random = np.random.default_rng(0)
+    clear = 0
+    for _ in range(300):
+        reports = {}
+        for name in ("one", "other"):
+            right_RN = random.random((5, 2_000)) < random.normal(0.7, 0.02, (5, 1))
+            shown = accuracy_over_seeds("accuracy", right_RN, {})
+            found = Findings({"accuracy": shown}, per_sentence={"accuracy": per_sentence(right_RN)})
+            entry = Entry("Labels.", "Labels", 1.0, found)
+            reports[name] = replace(report(FIRST), entries={"few_labels": entry})
+        (difference,) = [each for each in row_of(compare(reports), "accuracy").differences if each is not None]
+        clear += difference.clear
+    assert clear / 300 < 0.1  # two standard errors of five runs each
 
 
 def test_spaces_on_other_sentences_are_not_paired_and_that_is_told() -> None:

@@ -16,6 +16,7 @@ from textspace.evaluate.measures.classifiers import (
     Settings,
     accuracy,
     accuracy_over_seeds,
+    known,
     labelled,
     majority_estimate,
     per_sentence,
@@ -105,6 +106,7 @@ def clusters(subject: Subject) -> Findings:
     validation sentence that most probably belongs to it.
     """
     classes, (train, valid, test) = labelled(subject, "train", "valid", "test")
+    known(valid.classes_N)  # or no cluster can be named
     train_NZ, valid_NZ, test_NZ = (split.sentences.means_NZ for split in (train, valid, test))
     train_NZ = train_NZ[spread_rows(len(train_NZ), FITTED)]
     runs = subject.effort.repeats

@@ -17,7 +17,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.language_models import LanguageModel, encoded, language_model_of_text
-from textspace.evaluate.measures.pairwise import partners
+from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
 from textspace.evaluate.measures.reconstruction import greedy_method
 from textspace.evaluate.measures.samples import Numbers
 from textspace.evaluate.statistics import spread_rows
@@ -215,12 +215,15 @@ class _Judge:
         pair = f"a point and what its sentence is encoded to, {of}, {what}"
         random_pair = f"a point and what another point's sentence is encoded to, {of}, {what}"
         nearer = f"share of points that lie nearer to the code of their own sentence than of another, {of}, {what}"
+        pairs_N2 = pairs_of(partner_N[None])
         cells: list[str | None] = [
             numbers.mean(f"distance_{key}", f"Euclidean distance of {pair}", own.distance_N),
-            numbers.mean(f"distance_other_{key}", f"Euclidean distance of {random_pair}", other.distance_N),
+            self._mean_of_pairs(
+                f"distance_other_{key}", f"Euclidean distance of {random_pair}", other.distance_N, pairs_N2
+            ),
             numbers.mean(f"cosine_{key}", f"cosine of {pair}", own.cosine_N),
-            numbers.mean(f"cosine_other_{key}", f"cosine of {random_pair}", other.cosine_N),
-            numbers.mean(f"nearer_{key}", nearer, own.distance_N < other.distance_N),
+            self._mean_of_pairs(f"cosine_other_{key}", f"cosine of {random_pair}", other.cosine_N, pairs_N2),
+            self._mean_of_pairs(f"nearer_{key}", nearer, own.distance_N < other.distance_N, pairs_N2),
         ]
         return (*cells, *(self._by_token(points, codes, again) if self.subject.space.model.is_token_level else ()))
 
@@ -235,13 +238,19 @@ class _Judge:
         other = nearness(_some(codes, with_other), _some(again, place_N[with_other]))
         name = f"share of points whose sentence is encoded to as many tokens, {what}"
         cells: list[str | None] = [numbers.mean(f"same_length_{key}", name, alike_N)]
+        others_P2 = np.stack([with_other, place_N[with_other]], axis=1)
         for field, shown in (("distance", "Euclidean distance"), ("cosine", "cosine")):
-            for suffix, near, whose in (("", own, "its sentence"), ("_other", other, "another of as many tokens")):
-                values_N = getattr(near, f"token_{field}_N")
-                name = f"{shown} of a point and what {whose} is encoded to, mean over tokens, {what}"
-                found = numbers.mean(f"token_{field}{suffix}_{key}", name, values_N) if len(values_N) else None
-                cells.append(found)
+            name = f"{shown} of a point and what {{}} is encoded to, mean over tokens, {what}"
+            own_N, other_P = (getattr(near, f"token_{field}_N") for near in (own, other))
+            its_own = f"token_{field}_{key}", name.format("its sentence"), own_N
+            of_others = f"token_{field}_other_{key}", name.format("another of as many tokens"), other_P
+            cells.append(numbers.mean(*its_own) if len(own_N) else None)
+            cells.append(self._mean_of_pairs(*of_others, others_P2) if len(other_P) else None)
         return cells
+
+    def _mean_of_pairs(self, key: str, name: str, values_P: NDArray[Any], pairs_P2: NDArray[np.int64]) -> str:
+        """Of points and sentences of other points, each of which is in two pairs."""
+        return self.numbers.add(key, name, float(values_P.mean()), error_of_mean(values_P, pairs_P2), len(values_P))
 
     def _encoded(self, texts: Sequence[str]) -> Any:
         with warnings.catch_warnings():  # what these sentences are like is measured: no need to tell of each
@@ -268,7 +277,7 @@ def completeness(subject: Subject) -> Findings:
     method = greedy_method(split)
     partner_N = partners(count, 1, np.random.default_rng(seed_of(subject.seed, "other sentences")))[0]
     numbers = Numbers(subject, sentences=count, decoding="greedy", most_tokens=method.max_tokens)
-    seen = frozenset(word for text in subject.splits["train"].texts for word in letters(text))
+    seen = frozenset(word for text in subject.splits["train"].all_texts() for word in letters(text))
     judge = _Judge(subject, numbers, method.max_tokens, seen, language_model_of_text(subject))
     rows: list[Cells] = []
     back: list[Cells] = []

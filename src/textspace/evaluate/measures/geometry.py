@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +18,7 @@ from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Su
 from textspace.evaluate.measures.pairwise import (
     code_distances,
     error_of_pairs,
-    nearest_distances,
+    nearest,
     pair_correlation,
     pairs_of,
     partners,
@@ -314,18 +316,43 @@ def _in_deviations(test: Sentences, rows_N: Integers, partners_KN: Integers, set
     rows: list[tuple[str | float | None, ...]] = [
         ("length of a posterior's deviation", plus_minus(*Mean.of(deviation_N)), None)
     ]
-    for key, which, distance_N in (
-        ("nearest_mean", "the nearest other mean", nearest_distances(means_NZ)),
-        ("random_mean", "a random other mean", random_KN.mean(0)),
+    jackknife: Settings = {"error": "standard error over sentences, jackknife" if len(rows_N) > 2 else None}
+    for key, which, ratio_to, error in (
+        ("nearest_mean", "the nearest other mean", partial(_ratio_of_nearest, *nearest(means_NZ, 2)), jackknife),
+        ("random_mean", "a random other mean", partial(_ratio_of_pairs, random_KN, partners_KN), {}),
     ):
-        ratio = Ratio.of(distance_N, deviation_N)
+        mean, ratio = ratio_to(np.ones(len(rows_N))), ratio_to(deviation_N)
         name = f"mean distance of a posterior mean to {which} / mean length of the posterior deviation"
-        own = settings | {"error": "standard error over sentences"}
-        found[f"{key}_in_deviations"] = Estimate(name, *ratio, len(rows_N), "none", None, own)
-        rows.append((f"distance of a mean to {which}", plus_minus(*Mean.of(distance_N)), plus_minus(*ratio)))
+        found[f"{key}_in_deviations"] = Estimate(name, *ratio, len(rows_N), "none", None, settings | error)
+        rows.append((f"distance of a mean to {which}", plus_minus(*mean), plus_minus(*ratio)))
     title = "Posterior deviation against the distance between posterior means, mean over sentences"
     table = Table(title, ("", "mean", "in deviations"), tuple(rows))
     return Findings(found, {"deviations": table})
+
+
+def _ratio_of_pairs(values_KN: Floats, partners_KN: Integers, below_N: Floats) -> Ratio:
+    """Mean over pairs / mean over sentences; pairs that share a sentence count as dependent."""
+    value = Ratio.of(values_KN.mean(0), below_N).value
+    below = max(float(below_N.sum()), 1e-12)
+    terms_N = -value * (below_N - below_N.mean()) / below
+    terms_P = (values_KN - values_KN.mean()).ravel() / (len(values_KN) * below)
+    return Ratio(value, error_of_pairs(terms_N, terms_P, pairs_of(partners_KN)))
+
+
+def _ratio_of_nearest(nearest_NK: Integers, distances_NK: Floats, below_N: Floats) -> Ratio:
+    """Mean distance to the nearest / mean over sentences, K of 2; the error is the jackknife's over sentences.
+
+    Sentences share their neighbours: to take the distances for independent would promise too much. None for two
+    sentences, of which none can be left out.
+    """
+    first_N, last_N = distances_NK[:, 0], distances_NK[:, -1]
+    value, count = Ratio.of(first_N, below_N).value, len(below_N)
+    if count <= 2:
+        return Ratio(value, None)
+    # Where a sentence's nearest is left out, its second nearest takes that place.
+    moved_N = np.bincount(nearest_NK[:, 0], last_N - first_N, count)
+    without_N = (first_N.sum() - first_N + moved_N) / np.maximum(below_N.sum() - below_N, 1e-12)
+    return Ratio(value, float(without_N.std() * math.sqrt(count - 1)))
 
 
 MEASURES: dict[str, Measure] = {

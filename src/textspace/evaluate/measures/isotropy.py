@@ -15,9 +15,8 @@ from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
-from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.function_words import function_word_ids
-from textspace.evaluate.isotropy import FEWEST_SENTENCES, Isotropy, isotropy_of
+from textspace.evaluate.isotropy import FEWEST_SENTENCES, Cosine, Isotropy, isotropy_of
 from textspace.evaluate.layers import layers_of
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.tasks import best_spelling, read_pairs
@@ -133,13 +132,13 @@ def isotropy(subject: Subject) -> Findings:
         }
         cells: list[str | float | None] = []
         for field, number in NUMBERS.items():
-            mean: Mean | None = getattr(found, field)
-            cells.append(None if mean is None else plus_minus(*mean))
-            if mean is not None:
+            cosine: Cosine | None = getattr(found, field)
+            cells.append(None if cosine is None else plus_minus(*cosine))
+            if cosine is not None:
                 better: Literal["lower"] | None = "lower" if field == "random" else None
                 name = f"{number.name}, {given.what} of {where}, start and end tokens left out"
                 key = number.key + given.suffix
-                estimates[key] = Estimate(name, *mean, found.sentences, "none", better, settings)
+                estimates[key] = Estimate(name, *cosine, found.sentences, "none", better, settings)
         rows.append((given.what, *cells, round(found.length, 4)))
         bars[given.what] = found
         if given.prior_length is not None:

@@ -165,7 +165,7 @@ def posterior_findings(found: Examination, sparse: bool) -> Findings:
             "What each dimension costs",
             {"KL": statistics.kl_Z[order].tolist()},
             x_label=label,
-            y_label="KL in nats, mean over sentences",
+            y_label=f"KL in nats, mean over {statistics.unit}s",
             ticks=ticks,
         )
     share_Z = statistics.mean_variance_Z / statistics.prior_variance_Z

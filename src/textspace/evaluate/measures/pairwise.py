@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ from textspace.evaluate.statistics import ROUNDING
 __all__ = [
     "Correlation",
     "code_distances",
+    "error_of_mean",
     "error_of_pairs",
     "nearest",
-    "nearest_distances",
     "pair_correlation",
     "pairs_of",
     "partners",
@@ -82,6 +82,14 @@ def error_of_pairs(terms_N: Floats, terms_P: Floats, pairs_P2: Integers) -> floa
     return math.sqrt(variance if variance > 0 else apart + float((terms_N**2).sum()))
 
 
+def error_of_mean(values_P: NDArray[Any], pairs_P2: Integers) -> float | None:
+    """Standard error of the mean over pairs; None of a single one."""
+    if len(values_P) < 2:
+        return None
+    terms_P = (values_P - values_P.mean()) / len(values_P)
+    return error_of_pairs(np.zeros(int(pairs_P2.max()) + 1), terms_P, pairs_P2)
+
+
 # Distances
 
 
@@ -139,8 +147,3 @@ def nearest(points_NZ: Floats, count: int) -> tuple[Integers, Floats]:
     # The search's own distances are less exact.
     distances_NK = np.stack([np.linalg.norm(points_NZ - points_NZ[at_N], axis=1) for at_N in found_NK.T], axis=1)
     return found_NK, np.sort(distances_NK, axis=1)
-
-
-def nearest_distances(points_NZ: Floats) -> Floats:
-    """Distance of each point to its nearest other."""
-    return nearest(points_NZ, 1)[1][:, 0]

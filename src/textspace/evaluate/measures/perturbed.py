@@ -103,9 +103,10 @@ class _Numbers:
         self.per_sentence[key] = values_N.tolist()
 
     def ratio(self, key: str, name: str, above_N: Floats, below_N: NDArray[np.number], better: bool | None) -> None:
-        """Of sums; a sentence's value is such that their mean, too, is the ratio."""
-        self.add(key, name, *Ratio.of(above_N, below_N), len(above_N), better)
-        self.per_sentence[key] = (above_N / max(float(np.mean(below_N)), 1e-12)).tolist()
+        """Of sums; sentences' values have the ratio as their mean, and scatter as it does."""
+        found = Ratio.of(above_N, below_N)
+        self.add(key, name, *found, len(above_N), better)
+        self.per_sentence[key] = found.each_sentence(above_N, below_N).tolist()
 
     def bleu1(self, key: str, words: str, made: Sequence[str], originals: Sequence[str]) -> None:
         """Of the corpus, and the mean over sentences."""
@@ -268,7 +269,8 @@ def overfitting(subject: Subject) -> Findings:
     space, train, test = subject.space, subject.splits["train"], subject.test
     rows_N = spread_rows(len(train), len(test))
     sets = {"train": [train.texts[row] for row in rows_N], "test": test.texts}
-    seen = set(train.texts)
+    tested = set(test.texts)
+    seen = {text for text in train.all_texts() if text in tested}
     settings: Settings = {
         "seed": subject.seed,
         "samples": 1,
@@ -303,7 +305,9 @@ def overfitting(subject: Subject) -> Findings:
         ("sentence_bleu1", "mean sentence BLEU-1 (0-1) from posterior means, greedy"),
     ):
         seen_one, unseen = (estimates[f"{key}_{which}"] for which in ("train", "test"))
-        error = math.hypot(seen_one.stderr or 0.0, unseen.stderr or 0.0)
+        error = None
+        if seen_one.stderr is not None and unseen.stderr is not None:
+            error = math.hypot(seen_one.stderr, unseen.stderr)
         told = f"over-fitting: {name}, of test sentences less that of training sentences"
         gap = unseen.value - seen_one.value
         estimates[f"{key}_gap"] = Estimate(told, gap, error, unseen.n, "none", None, settings)

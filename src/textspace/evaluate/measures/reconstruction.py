@@ -127,8 +127,7 @@ class _Way(NamedTuple):
         return found
 
     def per_sentence(self, scores: Scores) -> dict[str, list[float]]:
-        # Matches over the mean length: so that their mean, too, is the share of all words.
-        matches_N = scores.matches_N / max(float(scores.words_N.mean()), 1e-12)
+        matches_N = scores.accuracy.each_sentence(scores.matches_N, scores.words_N)
         values = {"sentence_bleu1": scores.sentence_bleu1_N, "exact_match": scores.exact_N, "token_accuracy": matches_N}
         return {f"{key}_{self.key}": values_N.tolist() for key, values_N in values.items()}
 

@@ -270,20 +270,22 @@ def copying(subject: Subject) -> Findings:
         Compared("greedy", f"{count:,} prior samples, words greedy", _samples(subject, count, Greedy())),
         Compared("test", f"{len(real):,} real test sentences", real),
     )
-    numbers = Numbers(subject, training_sentences=len(train))
+    numbers = Numbers(subject, training_sentences=train.how_many)
     rows: list[Cells] = []
     for group in compared:
         key, what, texts = group
         words = group.words
         distances = [each.distance for each in nearest_sentences(words, corpus, subject.show_progress)]
         copies = [distance == 0 for distance in distances]
-        name = f"word edit distance to the nearest training sentence, {what}"
+        name = f"word edit distance to the nearest of {train.how_many} training sentences, {what}"
         rows.append(
             (
                 what,
                 len(texts),
                 numbers.mean(f"distance_{key}", name, distances),
-                numbers.mean(f"copies_{key}", f"share that are training sentences word for word, {what}", copies),
+                numbers.mean(
+                    f"copies_{key}", f"share that are one of {train.how_many} training sentences, {what}", copies
+                ),
                 numbers.mean(f"length_{key}", f"words in a sentence, {what}", [len(each) for each in words]),
             )
         )

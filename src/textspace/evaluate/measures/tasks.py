@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -180,22 +181,38 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
+def _fingerprints(texts: Iterable[str]) -> NDArray[np.uint64]:
+    numbers = (int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") for text in texts)
+    return np.fromiter(numbers, np.uint64)
+
+
 @dataclass(frozen=True)
 class Screen:
-    """The training sentences of a space, which must not be tested on; None where they are not at hand."""
+    """The training sentences of a space, which must not be tested on; None where they are not at hand.
 
-    seen: frozenset[str] | None
+    All of them, and not only those that are measured on: eight bytes of each are kept, sorted.
+    """
+
+    seen: NDArray[np.uint64] | None
 
     @classmethod
     def of(cls, subject: Subject) -> Screen:
         train = subject.splits.get("train") if subject.own_train is not False else None
-        return cls(None if train is None else frozenset(filter(None, map(_words, train.texts))))
+        if train is None:
+            return cls(None)
+        if (known := subject.kept.get("screen")) is None:
+            words = filter(None, map(_words, train.all_texts()))
+            known = subject.kept["screen"] = np.unique(_fingerprints(words))
+        return cls(known)
 
     def unseen(self, *texts: Sequence[str]) -> Bools:
         """Which rows have no training sentence in any of the columns."""
         if self.seen is None:
             return np.ones(len(texts[0]), bool)
-        return np.array([not any(_words(text) in self.seen for text in row) for row in zip(*texts, strict=True)], bool)
+        unseen_N = np.ones(len(texts[0]), bool)
+        for column in texts:
+            unseen_N &= ~np.isin(_fingerprints(map(_words, column)), self.seen)
+        return unseen_N
 
     def without_training(self, pairs: Pairs) -> tuple[Pairs, Settings]:
         """The pairs without a training sentence of the space, and how many had one."""

@@ -41,19 +41,22 @@ class Outcome:
     correct_N: Bools
     majority_N: Bools
     dev: float | None
+    folds: int | None = None
+    """That were tested in turn; None on a test set."""
 
 
 def cross_validated(features_NF: Any, classes_N: Ints, *, seed: int, folds: int = FOLDS, scale: bool = True) -> Outcome:
     """Every sentence is tested once, by a classifier of the other folds, which chose its penalty within them."""
     correct_N, majority_N = (np.zeros(len(classes_N), bool) for _ in range(2))
     devs = []
-    for fold, (train, test) in enumerate(outer_folds(classes_N, seed, folds)):
+    cuts = outer_folds(classes_N, seed, folds)
+    for fold, (train, test) in enumerate(cuts):
         fit = fit_linear(features_NF[train], classes_N[train], seed=seed_of(seed, fold), scale=scale)
         correct_N[test] = fit.predict(features_NF[test]) == classes_N[test]
         majority_N[test] = majority_correct(classes_N[train], classes_N[test])
         devs.append(fit.dev)
     known = [dev for dev in devs if dev is not None]
-    return Outcome(correct_N, majority_N, float(np.mean(known)) if known else None)
+    return Outcome(correct_N, majority_N, float(np.mean(known)) if known else None, len(cuts))
 
 
 def held_out(
@@ -70,9 +73,10 @@ def held_out(
 def transfer(subject: Subject) -> Findings:
     """Accuracy of logistic regression on frozen mean codes [VAT paper, table 5; Conneau and Kiela 2018].
 
-    MR and CR by 10-fold cross-validation, the others on their test sets; pairs as (|u - v|, u * v), and as the code of
-    both sentences joined in one text. A second classifier sees the logarithm of the length beside the code: what it
-    gains is no merit of the code. Sentences that the space was trained on are left out of what is tested and counted.
+    MR and CR by 10-fold cross-validation (fewer folds where a class is that small), the others on their test sets;
+    pairs as (|u - v|, u * v), and as the code of both sentences joined in one text. A second classifier sees the
+    logarithm of the length beside the code: what it gains is no merit of the code. Sentences that the space was trained
+    on are left out of what is tested and counted.
     """
     found = [transfer_to(subject, prepared) for prepared in prepared_tasks(subject, "transfer")]
     estimates = {key: one for part, _ in found for key, one in part.items()}
@@ -122,7 +126,7 @@ def _with_form(
 
     plain, longer = outcome(codes), outcome(codes_and_length)
     in_folds = "all" in classes
-    how = f"{FOLDS}-fold cross-validation" if in_folds else f"test set, trained on {len(classes['train']):,}"
+    how = f"{plain.folds}-fold cross-validation" if in_folds else f"test set, trained on {len(classes['train']):,}"
     settings: Settings = {
         **prepared.settings,
         **coded.writing.settings,

@@ -224,7 +224,9 @@ def compare(reports: dict[str, Report], command: str = "") -> Comparison:
         differences = tuple(
             None
             if report is first or base is None or not same_text[name]
-            else _difference(base, _per_sentence(report, measure, key))
+            else _difference(
+                base, _per_sentence(report, measure, key), [_of_runs(each, measure, key) for each in (first, report)]
+            )
             for name, report in reports.items()
         )
         estimates = tuple(report.estimate(measure, key) for report in reports.values())
@@ -246,8 +248,21 @@ def _per_sentence(report: Report, measure: str, key: str) -> list[float] | None:
     return None if entry is None else entry.findings.per_sentence.get(key)
 
 
-def _difference(base: list[float], other: list[float] | None) -> Difference | None:
-    return None if other is None else paired_difference(base, other)
+def _of_runs(report: Report, measure: str, key: str) -> float:
+    """The standard error of a number over the runs that it is the mean of, classifiers with other labels, say."""
+    estimate = report.estimate(measure, key)
+    runs = None if estimate is None else estimate.settings.get("runs")
+    if estimate is None or estimate.stderr is None or not isinstance(runs, int) or runs < 2:
+        return 0.0
+    return estimate.stderr / math.sqrt(runs)
+
+
+def _difference(base: list[float], other: list[float] | None, of_runs: Sequence[float]) -> Difference | None:
+    """Paired over sentences; to that error come those over runs, which other sentences would not show."""
+    found = None if other is None else paired_difference(base, other)
+    if found is None or found.stderr is None:
+        return found
+    return replace(found, stderr=math.hypot(found.stderr, *of_runs))
 
 
 # Markdown
