@@ -261,6 +261,12 @@ def test_a_file_that_is_read_is_not_written_over(workplace: Path, tmp_path: Path
         assert told.returncode == 2
         assert "is the file that is read, and would be lost: name another" in told.stderr
     assert (tmp_path / "table.csv").read_text() == before
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "test.csv").write_text("text\nanna sees cats\n")
+    for source, out in (("*.csv", "table.csv"), ("folder", "folder/test.csv")):
+        told = textspace("encode", str(workplace / "done"), source, "--out", out, cwd=tmp_path)
+        assert "is the file that is read, and would be lost: name another" in told.stderr
+    assert (tmp_path / "table.csv").read_text() == before
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -387,6 +393,7 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("train text.txt --set latent.dim=-1", "latent.dim is -1"),
         ("train text.txt --config none.json", "there is no recipe 'none.json': check the path"),
         ("train text.txt --config text.txt", "the recipe 'text.txt' is not JSON"),
+        ("train text.txt --config done/recipe.json --recipe vae", "are two recipes: leave out one of them"),
         ("train text.txt --out done", "done already holds a run: add --resume to continue it"),
         ("train text.txt --out nowhere --resume", "nowhere holds no run to go on with: leave out --resume"),
         ("train text.txt --out done --resume --recipe ae", "done has the recipe 'vae'"),

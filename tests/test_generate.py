@@ -432,6 +432,14 @@ def test_bad_options_are_refused_in_one_sentence(kind: str, options: dict[str, A
     assert str(error.value) == sentence
 
 
+@pytest.mark.parametrize(("method", "given"), [(Sampling, "the class Sampling"), (3, "3")])
+def test_what_is_not_a_method_is_refused(method: Any, given: str) -> None:
+    decoder = Model(small(RECIPES["lstm-lm"]), VOCABULARY).decoder
+    with pytest.raises(TextspaceError) as error:
+        generate(decoder, None, method, rows_N=torch.arange(2))
+    assert str(error.value) == f"method is {given}: give one such as Sampling() or Beam(width=5), or the name of one"
+
+
 def of_tokens(*shape: int) -> PaddedCodes:
     return PaddedCodes(torch.zeros(shape), torch.ones(shape[:2], dtype=torch.bool))
 

@@ -23,6 +23,7 @@ from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.generate import Beam, Greedy, Sampling
+from textspace.inputs import as_tensor
 from textspace.lengths import METRIC, Lengths
 from textspace.paths import interpolated
 from textspace.recipes import RECIPES
@@ -270,6 +271,8 @@ def test_codes_may_be_any_array_of_numbers(space: Space, texts: list[str]) -> No
         for same in (
             codes.tolist(),
             torch.tensor(codes),
+            torch.tensor(codes, requires_grad=True),
+            list(torch.tensor(codes, requires_grad=True)),
             codes.astype(">f8"),
             np.asfortranarray(codes),
             frozen,
@@ -279,6 +282,12 @@ def test_codes_may_be_any_array_of_numbers(space: Space, texts: list[str]) -> No
         assert space.decode(codes[::-1]) == decoded[::-1]
         assert space.decode(codes[2][::-1]) == space.decode(codes[2][::-1].copy())
     assert space.decode(np.zeros(6, int)) == space.decode(np.zeros(6))
+
+
+def test_codes_that_are_being_learned_are_taken_as_they_are(space: Space, texts: list[str]) -> None:
+    codes = torch.tensor(space.encode(texts[:3]), requires_grad=True)
+    assert not as_tensor(codes).requires_grad
+    np.testing.assert_array_equal(space.similarity(codes, codes), space.similarity(codes.detach(), codes.detach()))
 
 
 def test_sentences_do_not_depend_on_batches_or_on_the_order(exact: Space, texts: list[str]) -> None:
@@ -697,6 +706,20 @@ def test_training_takes_a_file_a_mapping_or_a_corpus_and_all_settings(tmp_path: 
 
 NOT_FINITE = "holds a number that is not finite (NaN or infinity): mend or drop it"
 NOT_CODES = "these are not codes: give vectors of 6 numbers"
+
+
+class Frame(list):
+    """What a data frame shows of itself."""
+
+    columns = ("text",)
+
+    def __init__(self) -> None:
+        super().__init__(self.columns)
+
+    def to_numpy(self) -> np.ndarray:
+        return np.array([["the dog"]])
+
+
 BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "unknown recipe": (
         lambda space: Space.fit(["a"], "defualt"),
@@ -785,6 +808,19 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "infinite codes": (lambda space: space.decode(np.full(6, np.inf)), f"code 0 {NOT_FINITE}"),
     "a code too large": (lambda space: space.decode(np.full(6, 1e300)), f"code 0 {NOT_FINITE}"),
     "fewer than no samples": (lambda space: space.sample(-1), "cannot sample -1 sentences: give a number from 0"),
+    "fewer than no codes": (lambda space: space.prior_codes(-1), "cannot draw -1 codes: give a number from 0"),
+    "a data frame": (
+        lambda space: space.encode(Frame()),
+        "a data frame gives the names of its columns: give one column, such as frame['text']",
+    ),
+    "a stream of a data frame": (
+        lambda space: next(space.encode_stream(Frame())),
+        "a data frame gives the names of its columns: give one column, such as frame['text']",
+    ),
+    "a mapping": (
+        lambda space: space.encode({"text": "the dog"}),
+        "a mapping gives its keys alone: give a list of sentences, such as list(texts.values())",
+    ),
     "one step": (
         lambda space: space.interpolate("a", "b", steps=1),
         "an interpolation has at least its 2 ends, so steps cannot be 1",

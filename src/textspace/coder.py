@@ -192,6 +192,8 @@ class Coder(TextEncoder):
         A matrix; or, where every token has a code, a list of matrices as long as training sentences are.
         """
         self._needs_codes()
+        if n < 0:
+            raise TextspaceError(f"cannot draw {n} codes: give a number from 0")
         return arrays(self._prior_codes(n, deviation, seed))
 
     @torch.no_grad()

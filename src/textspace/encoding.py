@@ -18,7 +18,7 @@ from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
-from textspace.inputs import Troubles, check_sentences, listed
+from textspace.inputs import Troubles, check_sentences, listed, refuse_tables
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
@@ -202,6 +202,7 @@ class TextEncoder:
         self._needs_codes()
         if isinstance(texts, str):
             raise TextspaceError("this takes many sentences: give a list of them, not one string")
+        refuse_tables(texts)
         rest, troubles = iter(texts), Troubles()
         while chunk := list(islice(rest, CHUNK)):
             first = troubles.sentences

@@ -184,6 +184,9 @@ def generate(
     (4, True)
     """
     method = method_named(method) if isinstance(method, str) else method
+    if not isinstance(method, Method):
+        given = f"the class {method.__name__}" if isinstance(method, type) else repr(method)
+        raise TextspaceError(f"method is {given}: give one such as Sampling() or Beam(width=5), or the name of one")
     vocabulary, weight = decoder.embedding.num_embeddings, decoder.embedding.weight
     count = len(rows_N) if count is None else count
     _demand(len(rows_N) == count, f"{count} sentences need as many rows, not {len(rows_N)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,17 @@ from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.sparse_codes import as_rows, not_finite
 
-__all__ = ["SparseRows", "Troubles", "as_tensor", "check_sentences", "checked_codes", "is_text", "listed", "warn"]
+__all__ = [
+    "SparseRows",
+    "Troubles",
+    "as_tensor",
+    "check_sentences",
+    "checked_codes",
+    "is_text",
+    "listed",
+    "refuse_tables",
+    "warn",
+]
 
 MOSTLY_UNKNOWN = 0.5
 """Sentences with more than this share of unknown words are reported."""
@@ -29,9 +39,18 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def listed(texts: str | Iterable[str]) -> list[str]:
     """One sentence or several as a list."""
+    refuse_tables(texts)
     if not isinstance(texts, Iterable):
         raise TextspaceError(f"sentences cannot be of type {type(texts).__name__}: give a string or a list of strings")
     return [texts] if isinstance(texts, str) else list(texts)
+
+
+def refuse_tables(texts: Any) -> None:
+    """Refuse what gives names and not sentences when it is iterated."""
+    if hasattr(texts, "columns") and hasattr(texts, "to_numpy"):
+        raise TextspaceError("a data frame gives the names of its columns: give one column, such as frame['text']")
+    if isinstance(texts, Mapping):
+        raise TextspaceError("a mapping gives its keys alone: give a list of sentences, such as list(texts.values())")
 
 
 def is_text(given: Any) -> bool:
@@ -132,7 +151,9 @@ def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype
 def as_tensor(codes: Any) -> Tensor:
     """Codes as users hold them, as a dense tensor."""
     if isinstance(codes, Tensor):
-        return codes.to_dense()
+        return codes.detach().to_dense()
+    if isinstance(codes, list | tuple):
+        codes = [code.detach().cpu() if isinstance(code, Tensor) else code for code in codes]
     # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
     return torch.from_numpy(np.array(codes, np.float64, order="C"))
 

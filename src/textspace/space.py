@@ -294,9 +294,9 @@ class Space(Coder):
         suite: Suite = "quick",
         measures: Iterable[str] = (),
         options: ReadOptions | None = None,
-        tasks: Path | None = None,
+        tasks: str | Path | None = None,
         baselines: Iterable[str] = (),
-        cache: Path | None = None,
+        cache: str | Path | None = None,
         seed: int = 0,
         show_progress: bool = False,
     ) -> Report:
@@ -329,11 +329,12 @@ class Space(Coder):
             effort=effort,
             seed=seed,
             options=options,
-            task_files=tasks,
+            task_files=None if tasks is None else Path(tasks),
             baselines=baselines,
             show_progress=show_progress,
         )
-        return suites.evaluate(subject, suites.chosen_measures(suite, names), suite=suite, cache=cache)
+        kept = None if cache is None else Path(cache)
+        return suites.evaluate(subject, suites.chosen_measures(suite, names), suite=suite, cache=kept)
 
     def __repr__(self) -> str:
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"

@@ -285,6 +285,11 @@ def test_the_end_token_chooses_the_likelihood() -> None:
     for end, names in expected.items():
         assert chosen_measures("quick", end=end).keys() & {with_end, without, length} == names
     assert list(chosen_measures("quick", [without])) == [without]
+    assert list(chosen_measures("quick", [with_end], "dropped")) == [without]
+    assert list(chosen_measures("quick", [with_end], "both")) == [with_end, without]
+    assert list(chosen_measures("quick", [with_end], "length")) == [length]
+    with pytest.raises(TextspaceError, match="says how likelihoods are measured: name likelihood among the measures"):
+        chosen_measures("quick", ["posterior"], "dropped")
 
 
 def test_suites_try_harder_and_harder() -> None:
@@ -402,6 +407,23 @@ def test_unknown_words_and_missing_labels_are_told(space, tmp_path) -> None:
     assert found.facts["test"].unknown == pytest.approx(1 / 6)
     assert any("1 of 2 sentences have no label" in note for note in found.notes)
     assert any("16.67% of the tokens are unknown" in note for note in found.notes)
+
+
+def test_a_test_split_of_which_nothing_is_left_is_told(space, tmp_path) -> None:
+    most = space.recipe.text.max_tokens
+    (tmp_path / "docs.txt").write_text(f"{'anna ' * (most + 1)}\n" * 3)
+    with pytest.raises(TextspaceError) as caught:
+        subject_of(space, tmp_path / "docs.txt")
+    long = f"all test sentences of docs have more than {most} tokens, which this space drops: give shorter ones"
+    assert str(caught.value) == long
+
+
+def test_folders_of_an_evaluation_may_be_strings(space, tmp_path) -> None:
+    (tmp_path / "tasks").mkdir()
+    places = {"tasks": str(tmp_path / "tasks"), "cache": str(tmp_path / "cache")}
+    report = space.evaluate(TEXTS, measures=["reconstruction", "transfer"], **places)
+    assert "reconstruction" in report.entries
+    assert list((tmp_path / "cache").iterdir())
 
 
 def test_the_built_in_corpus_is_known_as_such(space) -> None:

@@ -1,15 +1,20 @@
 """Jobs: what was done already, and what runs can share."""
 
+import shlex
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.results import FOLDER
 from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 from textspace.reproduce.job import Job, read_json
+from textspace.reproduce.report import Reproduction
 from textspace.reproduce.run import ready_beside
+from textspace.reproduce.tables import table
 from textspace.train.fit import PRETRAINING
 
 JOB = Job(RECIPES["vae"], "builtin:9", 10, measures=("melbo",), effort={"decoded": 5})
@@ -84,3 +89,14 @@ def test_runs_that_share_a_first_phase_wait_for_the_one_that_trains_it(tmp_path:
     (tmp_path / "four").mkdir()
     (tmp_path / "four" / PRETRAINING).touch()
     assert ready("eight", ["four"])
+
+
+def test_runs_of_versions_that_said_fp32_are_known() -> None:
+    """By the digest that such a version left in a file."""
+    kept = Reproduction.load(FOLDER / "reproduced_captions-text_small.json")
+    words = shlex.split(kept.command)
+    changes = [value for option, value in pairwise(words) if option == "--set"]
+    captions = table("captions-text")
+    recipe = captions.recipe_of(captions.trained["vae"], 0, epochs=16, changes=changes)
+    assert recipe.training.precision == "float32"
+    assert Job(recipe, "any", samples=50).digest == kept.runs["vae-seed0"]["digest"]

@@ -212,7 +212,9 @@ def test_a_run_from_a_space_that_saved_nothing_is_not_resumed_with_a_first_phase
 ) -> None:
     trained(small(RECIPES["vae"]), "start")
     shutil.rmtree(tmp_path / "start" / "checkpoints")
-    with pytest.raises(TextspaceError, match=r"there is no checkpoint in .*: train without --resume to start"):
+    with pytest.raises(
+        TextspaceError, match=r"no checkpoint in .* to go on from: train without --resume, in a new folder"
+    ):
         trained(RECIPE, "start", init=tmp_path / "start", resume=True)
     assert not (cache / "pretrained").exists()
 

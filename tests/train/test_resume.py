@@ -18,6 +18,7 @@ from helpers import Death, finish, lines_of, small, start, tiny_sentences
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
+from textspace.space import Space
 from textspace.train import checkpoints
 from textspace.train.fit import train
 
@@ -127,6 +128,20 @@ def test_a_run_is_not_overwritten(workplace: Path, undisturbed: Callable[[str], 
     with pytest.raises(TextspaceError, match="already holds a run: add --resume to continue it, or choose another"):
         train(str(workplace / "text.txt"), KINDS["joint"], workplace / "joint", device="cpu", silent=True)
     assert outcome(workplace / "joint") == before
+
+
+def test_a_space_is_not_overwritten(workplace: Path, undisturbed: Callable[[str], Outcome], tmp_path: Path) -> None:
+    undisturbed("joint")
+    Space.load(workplace / "joint", "cpu").save(tmp_path / "kept")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir() if path.is_file()}
+    for other in ({}, {"init": workplace / "joint"}):
+        with pytest.raises(TextspaceError, match=r"kept already holds a space: choose another folder \(--init .*kept"):
+            train("builtin:60", KINDS["joint"], tmp_path / "kept", device="cpu", silent=True, **other)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir() if path.is_file()} == before
+    wider = KINDS["joint"].but({"decoder.hidden": 24})
+    with pytest.raises(TextspaceError, match="are of another model"):
+        train("builtin:60", wider, tmp_path / "new", init=workplace / "joint", device="cpu", silent=True)
+    assert not list((tmp_path / "new").glob("*.json"))  # nothing is left of what was refused
 
 
 # Several processes

@@ -294,7 +294,7 @@ def compare(
 
     names = _names(folders)
     if data is None:
-        if measure or samples:
+        if measure or samples or end_token != "included":
             raise TextspaceError(f"to measure something now, {_GIVE_DATA}")
         reports = {name: Report.load(_saved_report(folder)) for name, folder in zip(names, folders, strict=True)}
     else:

@@ -143,6 +143,8 @@ def _recipe(name: str | None, config: Path | None, folder: Path | None) -> Recip
     from textspace.config import Recipe
     from textspace.recipes import recipe
 
+    if config and name is not None:
+        raise TextspaceError(f"--config {config} and --recipe {name} are two recipes: leave out one of them")
     if config:
         return Recipe.load(config)
     if folder is None:

@@ -6,7 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,11 +110,25 @@ def check_has_data(data: str | None, **about: Any) -> None:
 
 
 def check_not_read(out: Path | str, *read: Path | str) -> None:
-    """Refuse to write over a file that is read."""
+    """Refuse to write over a file that is read, by its name or as one of a folder's or a glob's."""
     path = Path(out)
-    for name in read:
-        if path.is_file() and Path(name).is_file() and path.samefile(name):
+    if not path.is_file():
+        return
+    for name in (each for given in read for each in (given, *_files_behind(given))):
+        if Path(name).is_file() and path.samefile(name):
             raise TextspaceError(f"--out {out} is the file that is read, and would be lost: name another")
+
+
+def _files_behind(source: Path | str) -> list[str]:
+    """Those that are read for a folder or a glob."""
+    from textspace.data.finding import find
+    from textspace.data.options import ReadOptions
+
+    if not Path(source).is_dir() and not has_magic(str(source)):
+        return []
+    with suppress(TextspaceError):  # it will be told where the source is opened
+        return [reader.name for found in find(source, ReadOptions()) for reader in found.readers.values()]
+    return []
 
 
 def make_folder(folder: Path) -> None:

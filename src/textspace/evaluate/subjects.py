@@ -14,6 +14,7 @@ from textspace.data.content import TRAINING_TEXT, Content
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
+from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Sentences, Subject
 from textspace.evaluate.sources import source_names
 from textspace.evaluate.statistics import spread_rows
@@ -88,6 +89,8 @@ def subject_of(
     corpus = source if isinstance(source, Corpus) else _opened(space, source, options or ReadOptions(), notes)
     corpus = _with_test(corpus, notes)
     encoded = prepare(corpus, space.recipe, tokenizer=space.tokenizer, progress=show_progress).encoded
+    if not len(encoded.splits["test"]):
+        raise TextspaceError(_nothing_tested(corpus, space))
     most = {"train": TRAINING_TIMES * effort.sentences}
     splits, facts = {}, {}
     for name, split in encoded.splits.items():
@@ -167,6 +170,16 @@ def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:
     notes.append(f"{corpus.name} has no test split: the {name} split is tested on")
     rest = {key: split for key, split in corpus.splits.items() if key != name}
     return replace(corpus, splits={**rest, "test": corpus.splits[name]})
+
+
+def _nothing_tested(corpus: Corpus, space: Space) -> str:
+    """Why no sentence of the test split is left."""
+    if not len(corpus.splits["test"]):
+        return f"the test split of {corpus.name} is empty: give it sentences"
+    most = space.recipe.text.max_tokens
+    return (
+        f"all test sentences of {corpus.name} have more than {most} tokens, which this space drops: give shorter ones"
+    )
 
 
 def _sentences(

@@ -111,9 +111,9 @@ def effort_of(suite: str) -> Effort:
 
 def chosen_measures(suite: Suite, names: list[str] | None = None, end: EndTokens = "included") -> dict[str, Measure]:
     """The measures of a suite, or those named; `end` says which likelihoods are among them."""
-    if names:
-        return measures_named(names)
-    found = measures_of(suite)
+    found = measures_named(names) if names else measures_of(suite)
+    if names and end != "included" and "likelihood" not in found:
+        raise TextspaceError(f"end_token {end!r} says how likelihoods are measured: name likelihood among the measures")
     more = {
         "dropped": "likelihood_without_end",
         "both": "likelihood_without_end",

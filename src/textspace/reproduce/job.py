@@ -15,7 +15,7 @@ from textspace.token_losses import Precision
 from textspace.train import checkpoints
 from textspace.train.pretraining import first_phase
 from textspace.train.processes import Processes
-from textspace.train.resuming import weight_relevant
+from textspace.train.resuming import as_first_written, weight_relevant
 
 __all__ = ["NUMBERS", "Job", "read_json"]
 
@@ -119,7 +119,7 @@ class Job:
 
 
 def _digest(recipe: Recipe) -> str:
-    return sha256(recipe.to_json().encode()).hexdigest()[:16]
+    return sha256(as_first_written(recipe.to_json()).encode()).hexdigest()[:16]
 
 
 def read_json(path: Path) -> dict[str, Any]:

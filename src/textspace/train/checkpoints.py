@@ -93,7 +93,7 @@ def read(run: Path) -> Checkpoint:
     """The last checkpoint of a run, checked."""
     folders = _all(run)
     if not folders:
-        raise TextspaceError(f"there is no checkpoint in {run}: train without --resume to start")
+        raise TextspaceError(f"there is no checkpoint in {run} to go on from: train without --resume, in a new folder")
     folder = folders[-1]
     earlier = folders[-2] if len(folders) > 1 else None
     try:

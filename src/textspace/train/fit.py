@@ -135,6 +135,8 @@ def train(
     folder = Path(out)
     if not resume and checkpoints.newest(folder) is not None:
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
+    if not resume and (folder / "metrics.json").exists():
+        raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
     processes = Processes(device)
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
     start = folders.load(init) if init is not None and not resume else None
@@ -145,13 +147,16 @@ def train(
 
     def made(prepared: Prepared) -> tuple[dict[str, EncodedSplit], Model]:
         encoder = prepared.tokenizer.encoder if has_weights else None
-        return _needed(prepared), Model(recipe, len(prepared.tokenizer), encoder)
+        model = Model(recipe, len(prepared.tokenizer), encoder)
+        if start:
+            checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
+        return _needed(prepared), model
 
     if processes.first:  # the others find the cache filled
         prepared = prepare(corpus, recipe, tokenizer=known, progress=not silent)
         for line in corpus.report.lines():
             say(line)
-        splits, model = made(prepared)  # before anything is written: weights may be missing
+        splits, model = made(prepared)  # before anything is written: weights may be missing, or of another model
         if not resume:
             checkpoints.write_file(folder / "recipe.json", recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
@@ -159,9 +164,7 @@ def train(
     if not processes.first:
         prepared = prepare(corpus, recipe, tokenizer=folders.load_tokenizer(folder, recipe))
         splits, model = made(prepared)
-    if start:
-        checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
-    elif has_first_phase and not goes_on:
+    if has_first_phase and not goes_on:
         _first_phase(recipe, model, prepared, folder, processes, options.mixing, silent, say)
     trainer = Trainer(
         recipe,

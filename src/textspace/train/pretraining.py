@@ -23,7 +23,7 @@ from textspace.posteriors import POSTERIORS
 from textspace.train import checkpoints
 from textspace.train.loop import Trained, Trainer
 from textspace.train.processes import Processes
-from textspace.train.resuming import weight_relevant
+from textspace.train.resuming import as_first_written, weight_relevant
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
@@ -91,7 +91,8 @@ def pretrain(
     named = weight_relevant(phase).but(
         {"training.epochs": phase.training.epochs, "training.steps": phase.training.steps}
     )
-    key = sha256(json.dumps([named.model_dump(mode="json"), data, vocabulary, mixing]).encode()).hexdigest()[:24]
+    known = as_first_written(json.dumps([named.model_dump(mode="json"), data, vocabulary, mixing]))
+    key = sha256(known.encode()).hexdigest()[:24]
     folder = cache / "pretrained" / key
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / "lock", processes):

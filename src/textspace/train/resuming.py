@@ -11,7 +11,7 @@ from torch import Tensor
 
 from textspace.config import Recipe
 
-__all__ = ["own_random_states", "random_states", "weight_relevant"]
+__all__ = ["as_first_written", "own_random_states", "random_states", "weight_relevant"]
 
 
 def weight_relevant(recipe: Recipe) -> Recipe:
@@ -23,6 +23,11 @@ def weight_relevant(recipe: Recipe) -> Recipe:
     if not _counts_shares_of_the_run(recipe.model_dump()):
         free |= {"epochs": 1, "steps": None}
     return recipe.but({"name": "", "about": "", "citation": ""} | {f"training.{k}": v for k, v in free.items()})
+
+
+def as_first_written(recipe_json: str) -> str:
+    """JSON of a recipe in the words of the first versions, for keys: what was made by them is found again."""
+    return recipe_json.replace('"precision": "float32"', '"precision": "fp32"')
 
 
 def _counts_shares_of_the_run(options: Any) -> bool:
