@@ -817,10 +817,6 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
         lambda space: next(space.encode_stream(Frame())),
         "a data frame gives the names of its columns: give one column, such as frame['text']",
     ),
-    "a mapping": (
-        lambda space: space.encode({"text": "the dog"}),
-        "a mapping gives its keys alone: give a list of sentences, such as list(texts.values())",
-    ),
     "one step": (
         lambda space: space.interpolate("a", "b", steps=1),
         "an interpolation has at least its 2 ends, so steps cannot be 1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +46,9 @@ def listed(texts: str | Iterable[str]) -> list[str]:
 
 
 def refuse_tables(texts: Any) -> None:
-    """Refuse what gives names and not sentences when it is iterated."""
+    """Refuse a data frame, which gives names of columns and not sentences; of a mapping the keys are the sentences."""
     if hasattr(texts, "columns") and hasattr(texts, "to_numpy"):
         raise TextspaceError("a data frame gives the names of its columns: give one column, such as frame['text']")
-    if isinstance(texts, Mapping):
-        raise TextspaceError("a mapping gives its keys alone: give a list of sentences, such as list(texts.values())")
 
 
 def is_text(given: Any) -> bool:
