@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
+from textspace.evaluate.statistics import standard_error
+from textspace.evaluate.text_metrics import Ratio
 from textspace.reproduce.table import Column, Row, Table
 
 __all__ = ["IN_EVERY_RUN", "IN_SOME_RUNS", "SPREAD_FROM", "Cell", "Line", "Reproduction", "Runs", "run_name"]
@@ -157,8 +159,8 @@ class Reproduction:
             return None, None
         if min(len(runs), len(beside)) < SPREAD_FROM:
             a_N, b_N = _each_sentence(runs, column), _each_sentence(beside, column)
-            if a_N is not None and b_N is not None and len(a_N) == len(b_N) > 1:
-                return ours - theirs, float((a_N - b_N).std(ddof=1)) / math.sqrt(len(a_N))
+            if a_N is not None and b_N is not None and len(a_N) == len(b_N):
+                return ours - theirs, standard_error(a_N - b_N)
             if column.key.rpartition(".")[2].startswith(OF_WHOLE_SENTENCES):
                 return ours - theirs, None
         return ours - theirs, None if error is None or its_error is None else math.hypot(error, its_error)
@@ -248,8 +250,8 @@ def _each_sentence(runs: list[Mapping[str, Any]], column: Column) -> Floats | No
         values_N = np.array(kept[name], float)
         if unit:
             words_N = np.array(kept["words"], float)
-            rate = values_N.sum() / words_N.sum()
-            values_N = np.exp(rate) * (1 + (values_N - rate * words_N) / words_N.mean())
+            rate = Ratio.of(values_N, words_N)
+            values_N = np.exp(rate.value) * (1 + rate.each_sentence(values_N, words_N) - rate.value)
         found.append(values_N)
     if not found or len({len(values_N) for values_N in found}) > 1 or not np.isfinite(found).all():
         return None
