@@ -230,6 +230,38 @@ def test_csv_quotes_and_stray_line_ends(tmp_path: Path) -> None:
     assert report.bad_rows == 1
 
 
+def test_csv_rows_over_several_lines_are_counted(tmp_path: Path) -> None:
+    lines = ["text,label", "one,x", '"a', "", 'b",y', '"c" d,z', '"e', '""f""",x', '"g', 'h",x\ry', "last,x"]
+    rows, report = read(file_reader(write(tmp_path / "a.csv", "\r\n".join(lines)), ReadOptions()))
+    assert [text for text, _ in rows] == ["one", "a\r\n\r\nb", "c d", 'e\r\n"f"', "last"]
+    assert report.lines() == [
+        "1 row not fitting the columns skipped, 3 rows with line breaks between quotation marks (7 lines)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "after", ["", "2,two\n3,three\n", '2,two\n3,"quoted, honestly"\n', '2,two\n3,say "no" to it\n']
+)
+@pytest.mark.parametrize("before", ["", '0,"over\ntwo lines"\n' * 150])
+def test_csv_stray_quotation_mark(tmp_path: Path, before: str, after: str) -> None:
+    line = 2 + before.count("\n")
+    assert mistake(write(tmp_path / "a.csv", f'label,text\n{before}1,"one\n{after}')) == (
+        f"the row that begins in line {line} of 'DIR/a.csv' opens a quotation mark that none closes at the end of a "
+        "cell: take the mark out, or close it (inside quotes a mark is written twice)"
+    )
+
+
+def test_csv_quotation_mark_that_swallows_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = csv.field_size_limit(10)
+    monkeypatch.setattr(sources, "_LONGEST_FIELD", 10)
+    try:
+        assert "the row that begins in line 2 of" in mistake(
+            write(tmp_path / "a.csv", 'a\n"one\ntwo three\nfour"\nb\n')
+        )
+    finally:
+        csv.field_size_limit(before)
+
+
 @pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl"])
 def test_blank_files_are_counted_not_fatal(tmp_path: Path, kind: str) -> None:
     rows, report = read(file_reader(write(tmp_path / f"a{kind}", "\n \n"), ReadOptions(text="text")))

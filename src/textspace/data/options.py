@@ -87,6 +87,8 @@ class ReadReport:
     empty: int = 0
     bad_utf8: int = 0
     bad_rows: int = 0
+    rows_over_lines: int = 0  # of .csv, between quotation marks
+    lines_of_those: int = 0
     over_long: int = 0  # this and what follows is set when the sentences are made into tokens
     encoder_cut: int = 0
     encoder_limit: int = 0
@@ -106,6 +108,11 @@ class ReadReport:
             (self.empty, "empty line skipped", "empty lines skipped"),
             (self.bad_utf8, "line with bad UTF-8 repaired", "lines with bad UTF-8 repaired"),
             (self.bad_rows, "row not fitting the columns skipped", "rows not fitting the columns skipped"),
+            (
+                self.rows_over_lines,
+                f"row with line breaks between quotation marks ({self.lines_of_those:,} lines)",
+                f"rows with line breaks between quotation marks ({self.lines_of_those:,} lines)",
+            ),
             (
                 self.over_long,
                 "sentence over the length limit (raise text.max_tokens to keep it whole)",

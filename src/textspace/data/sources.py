@@ -159,22 +159,64 @@ def _cells(path: Path, report: ReadReport) -> Iterator[list[str]]:
     if ending(path) == ".tsv":
         for line in lines:
             yield _without_end(line).split("\t") if not line.isspace() else []
-        return
+    else:
+        yield from _quoted_cells(path, lines, report)
+
+
+def _quoted_cells(path: Path, lines: Iterator[str], report: ReadReport) -> Iterator[list[str]]:
+    """Rows of a .csv file, in which text between quotation marks may hold line breaks.
+
+    A stray mark makes such rows too, out of lines that are not its own: hence they are counted, and where it shows that
+    a mark is stray, since none closes it at the end of a cell, it is an error.
+    """
+    of_row: list[str] = []
+    at_end = False
+
+    def noted() -> Iterator[str]:
+        nonlocal at_end
+        for line in lines:
+            of_row.append(line)
+            yield line
+        at_end = True
+
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    rows = csv.reader(lines)
+    rows = csv.reader(noted())
     while True:
+        of_row.clear()
+        begin = rows.line_num + 1
         try:
-            cells = next(rows)
+            cells: list[str] | None = next(rows)
         except StopIteration:
             return
         except csv.Error:  # the reader goes on with the next line
+            cells = None
+        if at_end or (len(of_row) > 1 and not _well_quoted(of_row)):
+            raise TextspaceError(
+                f"the row that begins in line {begin} of {str(path)!r} opens a quotation mark that none closes at the "
+                "end of a cell: take the mark out, or close it (inside quotes a mark is written twice)"
+            )
+        if len(of_row) > 1:
+            report.rows_over_lines += 1
+            report.lines_of_those += len(of_row)
+        if cells is None:
             report.bad_row()
         else:
             yield cells if any(map(str.strip, cells)) else []
 
 
+def _well_quoted(lines: list[str]) -> bool:
+    """Whether every quotation mark that opens a cell is closed at its end; stray carriage returns do not count."""
+    try:
+        return len(list(csv.reader((line.replace("\r", "") for line in lines), strict=True))) == 1
+    except csv.Error:
+        return False
+
+
 def delimited_reader(path: Path, options: ReadOptions) -> Reader:
-    """A sentence a row of cells, tabs between them in .tsv and commas in .csv, with a header or without."""
+    """A sentence a row of cells, tabs between them in .tsv and commas in .csv, with a header or without.
+
+    In .csv quotation marks may hold commas and line breaks, in .tsv they are text.
+    """
     where = repr(str(path))
     sample = list(islice(filter(None, _cells(path, ReadReport())), SAMPLE_ROWS + 1))
     if not sample:  # nothing but blank or broken lines, to be counted as such
