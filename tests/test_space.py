@@ -706,6 +706,7 @@ def test_training_takes_a_file_a_mapping_or_a_corpus_and_all_settings(tmp_path: 
 
 NOT_FINITE = "holds a number that is not finite (NaN or infinity): mend or drop it"
 NOT_CODES = "these are not codes: give vectors of 6 numbers"
+NOT_ONE_COLUMN = "a data frame gives the names of its columns: give one column, such as frame['text']"
 
 
 class Frame(list):
@@ -809,14 +810,12 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "a code too large": (lambda space: space.decode(np.full(6, 1e300)), f"code 0 {NOT_FINITE}"),
     "fewer than no samples": (lambda space: space.sample(-1), "cannot sample -1 sentences: give a number from 0"),
     "fewer than no codes": (lambda space: space.prior_codes(-1), "cannot draw -1 codes: give a number from 0"),
-    "a data frame": (
-        lambda space: space.encode(Frame()),
-        "a data frame gives the names of its columns: give one column, such as frame['text']",
-    ),
-    "a stream of a data frame": (
-        lambda space: next(space.encode_stream(Frame())),
-        "a data frame gives the names of its columns: give one column, such as frame['text']",
-    ),
+    "a data frame": (lambda space: space.encode(Frame()), NOT_ONE_COLUMN),
+    "a stream of a data frame": (lambda space: next(space.encode_stream(Frame())), NOT_ONE_COLUMN),
+    "a data frame to sample around": (lambda space: space.sample(2, of=Frame()), NOT_ONE_COLUMN),
+    "a data frame to learn from": (lambda space: Space.fit(Frame(), RECIPE), NOT_ONE_COLUMN),
+    "a data frame as a split": (lambda space: Space.fit({"train": Frame()}, RECIPE), NOT_ONE_COLUMN),
+    "a data frame to measure on": (lambda space: space.evaluate(Frame()), NOT_ONE_COLUMN),
     "one step": (
         lambda space: space.interpolate("a", "b", steps=1),
         "an interpolation has at least its 2 ends, so steps cannot be 1",

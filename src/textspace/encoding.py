@@ -16,9 +16,10 @@ from textspace.config import Recipe
 from textspace.data.batching import make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
+from textspace.data.tables import refuse_tables
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
-from textspace.inputs import Troubles, check_sentences, listed, refuse_tables
+from textspace.inputs import Troubles, check_sentences, listed
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track

@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from textspace.data.encoded import EncodedSplit
+from textspace.data.tables import refuse_tables
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.sparse_codes import as_rows, not_finite
@@ -27,7 +28,6 @@ __all__ = [
     "checked_codes",
     "is_text",
     "listed",
-    "refuse_tables",
     "warn",
 ]
 
@@ -43,12 +43,6 @@ def listed(texts: str | Iterable[str]) -> list[str]:
     if not isinstance(texts, Iterable):
         raise TextspaceError(f"sentences cannot be of type {type(texts).__name__}: give a string or a list of strings")
     return [texts] if isinstance(texts, str) else list(texts)
-
-
-def refuse_tables(texts: Any) -> None:
-    """Refuse a data frame, which gives names of columns and not sentences; of a mapping the keys are the sentences."""
-    if hasattr(texts, "columns") and hasattr(texts, "to_numpy"):
-        raise TextspaceError("a data frame gives the names of its columns: give one column, such as frame['text']")
 
 
 def is_text(given: Any) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from textspace.data.tables import refuse_tables
 from textspace.distributions import Delta, draw
 from textspace.errors import TextspaceError
 from textspace.inputs import check_sentences
@@ -119,6 +120,7 @@ def picked(texts: Iterable[str], count: int, seed: int, show_progress: bool = Fa
     >>> five[:3] == three, set(five) <= {"a", "b", "c"}
     (True, True)
     """
+    refuse_tables(texts)
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise TextspaceError(f"sentences to sample around cannot be one {type(texts).__name__}: give a list of them")
     held = [""] * count

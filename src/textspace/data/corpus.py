@@ -15,6 +15,7 @@ from textspace.data.finding import SPLITS, Found, find, find_given, short_name
 from textspace.data.normalise import normaliser
 from textspace.data.options import ReadOptions, ReadReport, Record
 from textspace.data.sources import Reader, iterable_reader
+from textspace.data.tables import refuse_tables
 from textspace.errors import TextspaceError
 
 __all__ = ["SPLITS", "Corpus", "ReadOptions", "ReadReport", "Record", "Split", "corpus_of", "open_corpus"]
@@ -158,6 +159,7 @@ def corpus_of(
     >>> corpus.report.lines()[0]
     '1 empty line skipped'
     """
+    refuse_tables(sentences)
     reader = iterable_reader("sentences", sentences, labels, options)
     return _build("sentences", [Found("sentences", {"": reader})], options, normaliser(normalise))
 

@@ -23,7 +23,7 @@ from textspace.data.sources import (
     stream_reader,
     text_reader,
 )
-from textspace.data.tables import hugging_face_readers, parquet_reader
+from textspace.data.tables import hugging_face_readers, parquet_reader, refuse_tables
 from textspace.errors import TextspaceError
 from textspace.files import piped_in
 
@@ -124,6 +124,7 @@ def find_given(sources: Mapping[str, Any], options: ReadOptions) -> Found:
     for name in (split for split in SPLITS if split in sources):
         source = sources[name]
         if not isinstance(source, str | Path):
+            refuse_tables(source)
             readers[name] = iterable_reader(name, source, None, options)
             continue
         found = find(source, options)

@@ -1,4 +1,4 @@
-"""Readers of .parquet files and Hugging Face datasets, which need the extra packages of textspace[datasets]."""
+"""Tables: readers of .parquet files and Hugging Face datasets, which need textspace[datasets]; no data frames."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from textspace.data.options import ReadOptions, ReadReport, choose_columns, name
 from textspace.data.sources import SAMPLE_ROWS, Reader, Row, reason, row_of, sentence_for_failure
 from textspace.errors import TextspaceError
 
-__all__ = ["hugging_face_readers", "parquet_reader"]
+__all__ = ["hugging_face_readers", "parquet_reader", "refuse_tables"]
 
 _BATCH_ROWS = 1000
 
 _Batches = Callable[[list[str]], Iterator[dict[str, list[Any]]]]  # the named columns, some rows at a time
+
+
+def refuse_tables(texts: Any) -> None:
+    """Refuse a data frame, which gives names of columns and not sentences; of a mapping the keys are the sentences."""
+    if hasattr(texts, "columns") and hasattr(texts, "to_numpy"):
+        raise TextspaceError("a data frame gives the names of its columns: give one column, such as frame['text']")
 
 
 def _extra(module: str, source: str) -> Any:
