@@ -647,12 +647,7 @@ def test_progress_is_shown_when_asked_for(space: Space, texts: list[str], monkey
         shown.extend([what] if asked else [])
         return items
 
-    for place in (
-        "textspace.encoding.track",
-        "textspace.coder.track",
-        "textspace.space.track",
-        "textspace.evaluate.likelihood.track",
-    ):
+    for place in ("textspace.encoding.track", "textspace.coder.track", "textspace.evaluate.likelihood.track"):
         monkeypatch.setattr(place, watched)
     for on in (False, True):
         space.encode(texts, show_progress=on)
@@ -884,4 +879,15 @@ def test_mistakes_are_told_in_one_sentence(mistake: str, space: Space, monkeypat
     call, told = BAD[mistake]
     with pytest.raises(TextspaceError) as caught:
         call(space)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("corpus", "told"),
+    [("the dog", "this takes many sentences: give a list of them, not one string"), (Frame(), NOT_ONE_COLUMN)],
+)
+def test_mistakes_are_told_behind_a_bar_too(corpus: Any, told: str, space: Space, monkeypatch: Any) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    with pytest.raises(TextspaceError) as caught:
+        space.neighbors("the", corpus, show_progress=True)
     assert str(caught.value) == told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -129,9 +129,8 @@ class TextEncoder:
         if normalize and what == "gates":
             raise TextspaceError("gates are probabilities and are not scaled: leave out normalize")
         if sparse:
-            every = listed(texts)
-            shown = track(every, "encoding", show_progress, len(every))
-            chunks = self._streamed(shown, what, seed, strength, sparse=True, batch_size=batch_size)
+            bar = "encoding" if show_progress else None
+            chunks = self._streamed(listed(texts), what, seed, strength, True, batch_size, bar=bar)
             parts = [
                 compressed((directions(codes_NZ) if normalize else codes_NZ).cpu().numpy()) for *_, codes_NZ in chunks
             ]
@@ -198,13 +197,15 @@ class TextEncoder:
         sparse: bool = False,
         batch_size: int | None = None,
         pool: Pool | None = None,
+        bar: str | None = None,
     ) -> Iterator[tuple[list[str], int, Any]]:
-        """Chunks of sentences, the position of the first of each, and their codes."""
+        """Chunks of sentences, the position of the first of each, and their codes; with a bar of that name."""
         self._needs_codes()
         if isinstance(texts, str):
             raise TextspaceError("this takes many sentences: give a list of them, not one string")
         refuse_tables(texts)
-        rest, troubles = iter(texts), Troubles()
+        total = len(texts) if isinstance(texts, Sized) else None
+        rest, troubles = iter(track(texts, bar or "", bar is not None, total)), Troubles()
         while chunk := list(islice(rest, CHUNK)):
             first = troubles.sentences
             split = self._split(chunk, troubles)

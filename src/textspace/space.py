@@ -21,7 +21,6 @@ from textspace.inputs import Troubles, check_sentences, listed
 from textspace.marks import marks_in, token_positions
 from textspace.paths import Path as CodePath
 from textspace.paths import interpolated
-from textspace.progress import track
 from textspace.sampling import check_strength
 from textspace.token_losses import Precision
 from textspace.types import EndToken
@@ -237,8 +236,8 @@ class Space(Coder):
         code = self._one_code(query, "the query")
         direction_Z = directions((code.mean(0) if self.is_token_level else code)[None])[0]
         best: list[Neighbor] = []
-        shown = track(corpus, "searching", show_progress)
-        for chunk, first, codes_NZ in self._streamed(shown, "mean", 0, pool=self._pool):
+        bar = "searching" if show_progress else None
+        for chunk, first, codes_NZ in self._streamed(corpus, "mean", 0, pool=self._pool, bar=bar):
             # Sorted and not torch.topk, which of equal numbers takes any.
             top = (directions(codes_NZ) @ direction_Z).sort(descending=True, stable=True)
             best += [
