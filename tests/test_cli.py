@@ -311,6 +311,17 @@ def test_a_dry_run_trains_nothing(workplace: Path) -> None:
     assert not (workplace / "never").exists()
 
 
+def test_a_dry_run_begins_with_what_the_run_would(workplace: Path) -> None:
+    (workplace / "others.txt").write_text("\n".join(f"word{n} other{n} still{n}" for n in range(40)))
+    vocabulary = len(Space.load(workplace / "done").tokenizer)
+    for begun in (["--init", "done", "--out", "never"], ["--resume", "--out", "done"]):
+        told = textspace("train", "others.txt", *begun, "--dry-run", "--json", cwd=workplace)
+        assert told.returncode == 0, told.stderr
+        assert json.loads(told.stdout)["vocabulary"] == vocabulary
+    wider = ["--init", "done", "--set", "decoder.hidden=24", "--dry-run"]
+    assert "the weights in done are of another model" in textspace("train", "text.txt", *wider, cwd=workplace).stderr
+
+
 def test_a_space_goes_on_learning_from_new_text(workplace: Path) -> None:
     (workplace / "more.txt").write_text("\n".join("dora likes stones" for _ in range(40)))
     arguments = ["train", "more.txt", "--init", "done", "--out", "further", "--epochs", "1", "--json"]

@@ -17,7 +17,7 @@ from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.recipes import RECIPES
 from textspace.train import checkpoints, updates
-from textspace.train.fit import Prepared, train
+from textspace.train.fit import Prepared, rehearse, train
 from textspace.train.loop import Interrupted, Trainer
 from textspace.train.pretraining import Pretrained, first_phase, pretrain
 from textspace.train.processes import Processes
@@ -199,8 +199,12 @@ def test_two_runs_at_the_same_time_train_one_first_phase(tmp_path: Path, cache: 
     assert [line["step"] for line in logs[0] if line["event"] == "step"] == list(range(1, 25))
 
 
-def test_a_run_that_starts_from_a_space_has_no_first_phase(trained, tmp_path: Path, cache: Path) -> None:
+def test_a_run_that_starts_from_a_space_has_no_first_phase(
+    trained, tiny: Prepared, tmp_path: Path, cache: Path
+) -> None:
     trained(small(RECIPES["vae"]), "start")
+    rehearsals = [rehearse(tiny.corpus, RECIPE, init=init, device="cpu") for init in (None, tmp_path / "start")]
+    assert [each.parts["pretrain"] == "none" for each in rehearsals] == [False, True]
     metrics = trained(RECIPE, "run", init=tmp_path / "start")
     assert "pretraining" not in metrics
     assert not (tmp_path / "run" / "pretraining.json").exists()

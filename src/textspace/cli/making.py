@@ -116,7 +116,10 @@ def train(
     chosen = chosen if sparsity is None else with_sparsity(chosen, sparsity)
     options = read_options(text_column, label_column, header, mixing=mixing)
     if dry_run:
-        _print_rehearsal(rehearse(sources(source), chosen, options=options, device=device), as_json)
+        rehearsal = rehearse(
+            sources(source), chosen, options=options, resumed=out if resume else None, init=init, device=device
+        )
+        _print_rehearsal(rehearsal, as_json)
         return
     try:
         trained = fit(

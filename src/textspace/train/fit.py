@@ -139,21 +139,13 @@ def train(
         raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
     processes = Processes(device)
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    start = folders.load(init) if init is not None and not resume else None
-    known = folders.load_tokenizer(folder, recipe) if resume else start.tokenizer if start else None
-    has_first_phase = recipe.pretrain is not None and init is None
-    goes_on = resume and not (has_first_phase and checkpoints.newest(folder) is None)
-    has_weights = goes_on or start is not None
+    beginning = _Beginning.of(recipe, folder if resume else None, init)
 
     def made(prepared: Prepared) -> tuple[dict[str, EncodedSplit], Model]:
-        encoder = prepared.tokenizer.encoder if has_weights else None
-        model = Model(recipe, len(prepared.tokenizer), encoder)
-        if start:
-            checkpoints.load_weights(model, checkpoints.weights(start.model), str(init))
-        return _needed(prepared), model
+        return _needed(prepared), beginning.model(recipe, prepared.tokenizer)
 
     if processes.first:  # the others find the cache filled
-        prepared = prepare(corpus, recipe, tokenizer=known, progress=not silent)
+        prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=not silent)
         for line in corpus.report.lines():
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing, or of another model
@@ -164,7 +156,7 @@ def train(
     if not processes.first:
         prepared = prepare(corpus, recipe, tokenizer=folders.load_tokenizer(folder, recipe))
         splits, model = made(prepared)
-    if has_first_phase and not goes_on:
+    if beginning.has_first_phase:
         _first_phase(recipe, model, prepared, folder, processes, options.mixing, silent, say)
     trainer = Trainer(
         recipe,
@@ -177,7 +169,7 @@ def train(
         mixing=options.mixing,
         silent=silent,
     )
-    if goes_on:
+    if beginning.goes_on:
         trainer.resume()
     trained = trainer.run()
     if processes.first:
@@ -220,6 +212,42 @@ def train(
                 draw_curves(folder / PRETRAINING_LOG, folder / "pretraining-curves")
     processes.wait()
     return trained
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """What a run begins with.
+
+    Args:
+        tokenizer: the one that is there already; None to learn one.
+        goes_on: whether there are weights of its own to go on with.
+        has_first_phase: whether it begins with the first phase of its recipe.
+        start: the space that it starts from.
+        init: the folder of that space.
+    """
+
+    tokenizer: Tokenizer | None
+    goes_on: bool
+    has_first_phase: bool
+    start: folders.Saved | None = None
+    init: Path | str | None = None
+
+    @classmethod
+    def of(cls, recipe: Recipe, resumed: Path | None, init: Path | str | None) -> _Beginning:
+        """Of a run that goes on in the folder `resumed`, else starts from the space in `init`, else from nothing."""
+        two_phases = recipe.pretrain is not None and init is None
+        if resumed is not None:
+            goes_on = not two_phases or checkpoints.newest(resumed) is not None
+            return cls(folders.load_tokenizer(resumed, recipe), goes_on, two_phases and not goes_on)
+        start = folders.load(init) if init is not None else None
+        return cls(start.tokenizer if start else None, False, two_phases, start, init)
+
+    def model(self, recipe: Recipe, tokenizer: Tokenizer) -> Model:
+        """With the weights of the space that it starts from."""
+        model = Model(recipe, len(tokenizer), tokenizer.encoder if self.goes_on or self.start else None)
+        if self.start:
+            checkpoints.load_weights(model, checkpoints.weights(self.start.model), str(self.init))
+        return model
 
 
 def _first_phase(
@@ -292,14 +320,25 @@ class Rehearsal(NamedTuple):
 
 
 def rehearse(
-    source: Any, recipe: Recipe, *, options: ReadOptions | None = None, device: str | None = None, steps: int = 8
+    source: Any,
+    recipe: Recipe,
+    *,
+    options: ReadOptions | None = None,
+    resumed: Path | None = None,
+    init: Path | str | None = None,
+    device: str | None = None,
+    steps: int = 8,
 ) -> Rehearsal:
-    """Prepare the text and the model, time a few steps, and leave nothing behind but the cache of encoded text."""
+    """Prepare the text and the model, time a few steps, and leave nothing behind but the cache of encoded text.
+
+    `resumed` is the folder of a run that would go on, `init` that of a space to start from.
+    """
     options = options or ReadOptions()
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    prepared = prepare(corpus, recipe, progress=True)
+    beginning = _Beginning.of(recipe, resumed, init)
+    prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=True)
     splits = _needed(prepared)
-    model = Model(recipe, len(prepared.tokenizer))
+    model = beginning.model(recipe, prepared.tokenizer)
     with tempfile.TemporaryDirectory() as nowhere:
         processes = Processes(device)
         trainer = Trainer(
@@ -307,9 +346,11 @@ def rehearse(
         )
         seconds = trainer.seconds_per_step(steps)
     batches = len(trainer.stream.plan)
-    parts = ("encoder", "pooling", "posterior", "prior", "decoder", "objective", "pretrain")
+    names = ("encoder", "pooling", "posterior", "prior", "decoder", "objective")
+    parts = {name: getattr(recipe, name) for name in names}
+    parts |= {"pretrain": recipe.pretrain if beginning.has_first_phase else None, "update": recipe.training.update}
     return Rehearsal(
-        parts={name: _shown(getattr(recipe, name)) for name in parts} | {"update": _shown(recipe.training.update)},
+        parts={name: _shown(part) for name, part in parts.items()},
         parameters=model.parameter_counts(),
         sentences={name: len(split) for name, split in splits.items()},
         vocabulary=len(prepared.tokenizer),
