@@ -322,6 +322,8 @@ def test_questions_without_an_answer_are_told(space, tiny, small_vae) -> None:
         answer(space, "who", ())
     with pytest.raises(TextspaceError, match="cannot decode 'means'"):
         answer(space, "who", what="means")
+    with pytest.raises(TextspaceError, match="method is 0: give one such as"):
+        answer(space, "who", method=0)
     with pytest.raises(TextspaceError, match="does not know '\\?' as a word"):
         answer(untrained(small_vae, tiny.tokenizer), "anna sees cats?")
     with pytest.raises(TextspaceError, match="are 24 tokens and this space reads 20 at most: shorten it"):

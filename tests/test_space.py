@@ -701,6 +701,7 @@ def test_training_takes_a_file_a_mapping_or_a_corpus_and_all_settings(tmp_path: 
 
 NOT_FINITE = "holds a number that is not finite (NaN or infinity): mend or drop it"
 NOT_CODES = "these are not codes: give vectors of 6 numbers"
+NO_METHOD = "give one such as Sampling() or Beam(width=5), or the name of one"
 NOT_ONE_COLUMN = "a data frame gives the names of its columns: give one column, such as frame['text']"
 
 
@@ -803,6 +804,12 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "NaN codes": (lambda space: space.decode([np.ones(6), np.full(6, np.nan)]), f"code 1 {NOT_FINITE}"),
     "infinite codes": (lambda space: space.decode(np.full(6, np.inf)), f"code 0 {NOT_FINITE}"),
     "a code too large": (lambda space: space.decode(np.full(6, 1e300)), f"code 0 {NOT_FINITE}"),
+    "0 for a method": (lambda space: space.decode(np.zeros(6), method=0), f"method is 0: {NO_METHOD}"),
+    "no name of a method": (
+        lambda space: space.reconstruct("the", method=""),
+        "there is no decoding method ''; there are 'greedy', 'sampling' and 'beam'",
+    ),
+    "a list for a sample's method": (lambda space: space.sample(1, method=[]), f"method is []: {NO_METHOD}"),
     "fewer than no samples": (lambda space: space.sample(-1), "cannot sample -1 sentences: give a number from 0"),
     "fewer than no codes": (lambda space: space.prior_codes(-1), "cannot draw -1 codes: give a number from 0"),
     "a data frame": (lambda space: space.encode(Frame()), NOT_ONE_COLUMN),

@@ -379,8 +379,8 @@ def answer(
     sequences = [asked + [UNKNOWN] * room for room in rooms]
     coded = _Coded.of(space, sequences, np.arange(len(rooms)), seed)
     codes_NZ = coded.sample_BZ if what == "sample" else coded.mean_BZ
-    method = method or Greedy(max_tokens=200 + len(asked), forbidden=(UNKNOWN,))
-    texts = space.decode(codes_NZ, method=method, seed=seed)
+    how = Greedy(max_tokens=200 + len(asked), forbidden=(UNKNOWN,)) if method is None else method
+    texts = space.decode(codes_NZ, method=how, seed=seed)
     return [_answer(room, text, reader.of_words, drop_html) for room, text in zip(rooms, texts, strict=True)]
 
 

@@ -53,7 +53,8 @@ class Coder(TextEncoder):
             seed: of sampling; each code's noise is keyed by its position.
         """
         codes_NZ, one = self._checked_codes(codes)
-        texts = list(self._decode(codes_NZ, len(codes_NZ), method or Greedy(), batch_size, show_progress, seed))
+        how = Greedy() if method is None else method
+        texts = list(self._decode(codes_NZ, len(codes_NZ), how, batch_size, show_progress, seed))
         return texts[0] if one else texts
 
     def reconstruct(
@@ -176,7 +177,7 @@ class Coder(TextEncoder):
             lengths_N = None if known is None else drawn_lengths(known, n, seed)
             if lengths_N is not None and isinstance(codes_NZ, TokenCodes):
                 lengths_N = codes_NZ.lengths_N - 2  # were drawn with the codes, or are those of their sentences
-            how = method or Sampling()
+            how = Sampling() if method is None else method
             return list(self._decode(codes_NZ, n, how, batch_size, show_progress, seed, lengths_N))
 
         texts = decoded(self._first_codes(n, deviation, of, chain, batch_size, show_progress, seed), seed)
