@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from test_cli import textspace
 
+from textspace.reproduce.report import Reproduction
+from textspace.reproduce.showing import save
 from textspace.reproduce.tables import TABLES, table
 from textspace.space import Space
 from textspace.train import checkpoints
@@ -76,6 +78,20 @@ def test_a_tiny_table_interrupted_and_resumed_is_that_of_a_run_without_interrupt
     assert not (tmp_path / "elsewhere" / "vae-seed0").exists()
 
 
+def test_only_runs_that_a_command_would_run_are_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(Reproduction(table("tiny"), {}, {"vae": 3}), tmp_path)
+    drawn = textspace("reproduce", "tiny", "--from", "tiny.json", "--out", "drawn", cwd=tmp_path)
+    assert drawn.returncode == 0
+    assert drawn.stderr == "runs missing that this command does not run: 3; add --data . to run them\n"
+    monkeypatch.setattr("textspace.reproduce.run.side_by_side", lambda *_, **__: iter([]))
+    asked = (*TINY[:-2], "--data", ".", "--from", "tiny.json")
+    told = textspace(*asked, cwd=tmp_path).stderr.splitlines()[-2:]
+    assert told == [
+        "runs missing: 1; the same command goes on where it stopped",
+        "runs missing that this command does not run: 2",
+    ]
+
+
 def test_tables_are_listed(tmp_path: Path) -> None:
     listed = textspace("reproduce", "--list", cwd=tmp_path).stdout
     assert all(name in listed for name in TABLES)
@@ -97,12 +113,16 @@ def test_tables_are_listed(tmp_path: Path) -> None:
             ["tiny", "--device", "cpu", "--set", "training.precision=bf16"],
             "bf16 is for the GPU and this run is on the CPU",
         ),
+        (["tiny", "--from", "tiny.json", "--rows", "vae"], "add --data . to run others, or leave out --rows"),
+        (["--from", "tiny.json", "--set", "latent.dim=3"], "--set is about runs, and --from without --data only"),
+        (["tiny", "--from", "tiny.json", "--score-in", "tf32"], "or leave out --score-in"),
         (["tiny", "--from", "nothing.json"], "cannot read nothing.json: No such file or directory"),
         (["tiny", "--from", "list.json"], "list.json is no result of textspace reproduce: give a NAME.json"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], sentence: str) -> None:
     (tmp_path / "list.json").write_text("[1]")
+    save(Reproduction(table("tiny"), {}, {"vae": 1}), tmp_path)
     (tmp_path / "yelp_short").mkdir()
     for name in ("train", "valid"):
         (tmp_path / "yelp_short" / f"{name}.tsv").write_text("1\tgood\n0\tbad\n")

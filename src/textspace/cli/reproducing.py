@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -88,7 +88,14 @@ def reproduce(
         raise TextspaceError(f"{from_[0] if from_ else ''} is of {known.table.name} and not of {asked_for.name}")
     folder = out or Path("reproduced") / asked_for.name
     interrupted = False
-    if known is None or data is not None:
+    asked_runs: set[str] = set()
+    to_run = f"add --data {'.' if asked_for.builtin else 'FOLDER'} to run"
+    if known is not None and data is None:
+        what = {"--rows": rows, "--seeds": seeds, "--samples": samples, "--epochs": epochs, "--set": set_}
+        how = {"--together": together, "--minutes": minutes, "--device": device}
+        _refuse({**what, **how, "--score-in": None if score_in == "float32" else score_in}, to_run)
+    else:
+        from textspace.reproduce.report import run_name
         from textspace.reproduce.run import Asked, run
         from textspace.token_losses import precision_named
 
@@ -105,16 +112,30 @@ def reproduce(
             command=_command(asked_for.name, asked_for.builtin, asked),
             say=tell,
         )
+        asked_runs = {run_name(row, seed) for row, most in asked.wanted(asked_for).items() for seed in range(most)}
     _show(known, folder, as_json)
     failed = sum(why.startswith("failed") for why in known.missing.values())
     if failed:
         tell(f"runs that failed: {failed}; see above why")
-    if interrupted or len(known.missing) > failed:
-        tell(f"runs missing: {len(known.missing) - failed}; the same command goes on where it stopped")
+    missing = {name for name, why in known.missing.items() if not why.startswith("failed")}
+    if interrupted or missing & asked_runs:
+        tell(f"runs missing: {len(missing & asked_runs)}; the same command goes on where it stopped")
+    if others := missing - asked_runs:
+        tell(f"runs missing that this command does not run: {len(others)}" + ("" if asked_runs else f"; {to_run} them"))
     if interrupted:
         raise typer.Exit(130)
     if failed:
         raise typer.Exit(1)
+
+
+def _refuse(about_runs: dict[str, Any], to_run: str) -> None:
+    """Refuse options that say what to run, or how, where nothing is run."""
+    for option, value in about_runs.items():
+        if value not in (None, []):
+            raise TextspaceError(
+                f"{option} is about runs, and --from without --data only writes and draws those that are there: "
+                f"{to_run} others, or leave out {option}"
+            )
 
 
 def _joined(files: list[Path]) -> Reproduction | None:
