@@ -370,8 +370,11 @@ def test_pictures(tiny: Any, tiny_model: Model, split: Any, tmp_path: Path) -> N
     pictures["points"] = draw_examination(points, [], tmp_path / "four")
     assert all(path.is_file() for paths in pictures.values() for path in paths)
     (tmp_path / "file").write_text("")
-    with pytest.raises(TextspaceError, match="could not write"):
+    with pytest.raises(TextspaceError, match=r"could not write .*below.png: .*; name another place with --out$"):
         draw_examination(found, [], tmp_path / "file" / "below")
+    (tmp_path / "five.svg").mkdir()
+    with pytest.raises(TextspaceError, match=r"could not write .*five.svg: "):
+        draw_examination(found, [], tmp_path / "five")
 
 
 def test_what_the_picture_shows(tiny_model: Model, split: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -460,6 +463,21 @@ def test_the_doctor_measures_on_text(folder: Path) -> None:
     assert "The picture is in space/doctor.png and doctor.svg." in out
     assert (folder / "space" / "doctor.png").is_file()
     assert (folder / "space" / "doctor.svg").is_file()
+
+
+def test_the_diagnosis_is_told_where_no_picture_can_be_written(folder: Path) -> None:
+    (folder / "space" / "doctor.png").mkdir()
+    told = "could not write {}: Is a directory; name another place with --out\n"
+    code, out, err = run(folder, "space", "--data", "my.txt")
+    assert (code, err) == (0, told.format("space/doctor.png"))
+    assert "The codes " in out
+    assert "The picture" not in out
+    code, out, err = run(folder, "space", "--data", "my.txt", "--json")
+    assert (code, err) == (0, told.format("space/doctor.png"))
+    assert json.loads(out)["pictures"] == []
+    code, asked, err = run(folder, "space", "--data", "my.txt", "--json", "--out", "space/doctor")
+    assert (code, err) == (2, "textspace: " + told.format("space/doctor.png"))  # pictures were asked for too
+    assert asked == out
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -93,14 +93,23 @@ def doctor(
         corpus = uncut_corpus(data, split, space.recipe, text_column, None, header)
         examination = _examined(space, corpus, history, seed)
     stem = folder / "doctor" if out is None else out.with_suffix("") if out.suffix in (".png", ".svg") else out
-    pictures = draw_examination(examination, history, stem)
+    not_drawn: TextspaceError | None = None
+    try:
+        pictures = draw_examination(examination, history, stem)
+    except TextspaceError as error:
+        pictures, not_drawn = [], error
     if as_json:
         print_json(examination.to_dict() | {"pictures": [str(path) for path in pictures]})
+    else:
+        _print_numbers(examination, recipe)
+        typer.echo(str(examination.diagnosis))
+        if pictures:
+            typer.echo(f"The picture is in {pictures[0]} and {pictures[1].name}.")
+    if not_drawn is None:
         return
-    _print_numbers(examination, recipe)
-    typer.echo(str(examination.diagnosis))
-    if pictures:
-        typer.echo(f"The picture is in {pictures[0]} and {pictures[1].name}.")
+    if out is not None:  # then pictures were asked for, and not the diagnosis alone
+        raise not_drawn
+    tell(str(not_drawn))
 
 
 def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Examination:

@@ -148,12 +148,13 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
     for axis in figure.get_axes():
         axis.spines[["top", "right"]].set_visible(False)
     paths = [path_stem.with_name(f"{path_stem.name}.{ending}") for ending in ("png", "svg")]
-    try:
-        path_stem.parent.mkdir(parents=True, exist_ok=True)
-        for path in paths:
+    for path in paths:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=130)
-    except OSError as error:
-        raise TextspaceError(f"could not write {path_stem}.png: {error.strerror or error}") from None
+        except OSError as error:
+            reason = error.strerror or error
+            raise TextspaceError(f"could not write {path}: {reason}; name another place with --out") from None
     return paths
 
 
