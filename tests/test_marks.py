@@ -183,3 +183,25 @@ def test_a_pretrained_encoders_own_tokens_count(tokenizer: Tokenizer) -> None:
     assert positions("[anna] sees cats dogs", both)[0] == special_before
     assert positions("anna sees cats [dogs]", both)[-1] == len(ids) - 1 - special_after
     assert positions("[anna sees] cats dogs", both) == list(range(special_before, len(before) - special_after))
+
+
+def test_marks_that_a_pretrained_encoder_cuts_off_are_told_by_its_limit(tokenizer: Tokenizer) -> None:
+    both = tokenizer.with_encoder(EncoderFiles.fetch(PretrainedEncoder(model=str(tiny_encoder()))))
+    told_of_cats = "'cats' lies behind the 24 tokens that the encoder reads of the sentence: shorten it"
+    assert positions("bob " * 20 + "[cats]", both) == [21, 22]  # two pieces, and the 24th token is a special one
+    assert told(lambda: positions("bob " * 21 + "[cats]", both)) == told_of_cats  # of which one is cut off
+    assert told(lambda: positions("bob " * 22 + "[cats]", both)) == told_of_cats
+    count = len(tokenizer.encode(["bob " * 30])[0])
+    assert told(lambda: positions("bob " * 30 + "[cats]", both, count)) == told_of_cats  # the encoder cuts first
+    count = len(tokenizer.encode(["bob bob"])[0])
+    assert told(lambda: positions("bob bob [cats]", both, count)) == (
+        f"'cats' lies behind the {count} tokens that this space reads of the sentence: shorten it"
+    )
+
+
+def test_marks_of_characters_that_a_pretrained_encoder_drops(tokenizer: Tokenizer) -> None:
+    both = tokenizer.with_encoder(EncoderFiles.fetch(PretrainedEncoder(model=str(tiny_encoder()))))
+    assert told(lambda: positions("anna [\u0301] sees", both)) == (
+        "the encoder reads no token in '\u0301': mark a whole word"
+    )
+    assert positions("[bob\u0301] " + "bob " * 30, both) == [1]  # all of it was read, though what follows is cut

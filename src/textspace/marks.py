@@ -124,13 +124,17 @@ def token_positions(given: Marked, split: EncodedSplit, tokenizer: Tokenizer) ->
     else:
         read = split.text(0)
         token_spans = tokenizer.encoder.spans(read) if given.text.startswith(read) else []
+    end = max((last for _, last in token_spans), default=0)
+    limit, reader = (split.encoder_limit, "the encoder") if split.encoder_cut else (len(split.ids(0)), "this space")
     positions: set[int] = set()
     for start, stop in given.spans:
-        own = [at for at, (first, last) in enumerate(token_spans) if first < stop and last > start]
-        if not own or (split.over_long and token_spans[own[-1]][1] < stop):
+        word = given.text[start:stop]
+        if stop > end and (split.over_long or split.encoder_cut):
             raise TextspaceError(
-                f"{given.text[start:stop]!r} lies behind the {len(split.ids(0))} tokens that this space reads of the "
-                "sentence: shorten it"
+                f"{word!r} lies behind the {limit} tokens that {reader} reads of the sentence: shorten it"
             )
+        own = [at for at, (first, last) in enumerate(token_spans) if first < stop and last > start]
+        if not own:
+            raise TextspaceError(f"the encoder reads no token in {word!r}: mark a whole word")
         positions.update(own)
     return sorted(positions)
