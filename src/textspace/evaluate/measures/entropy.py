@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
 from textspace.evaluate.measures.geometry import code_kinds, distinct_rows
-from textspace.evaluate.measures.pairwise import nearest
+from textspace.evaluate.measures.pairwise import nearest, ratio_of_nearest
 from textspace.evaluate.text_metrics import plus_minus
 from textspace.noise import seed_of
 from textspace.progress import track
@@ -47,15 +47,9 @@ def nearest_neighbour_entropy(points_NZ: Floats) -> Entropy | None:
         return None
     volume = dims / 2 * math.log(math.pi) - math.lgamma(dims / 2 + 1)  # of the unit ball, its logarithm
     harmonic = float((1 / np.arange(1, count)).sum())  # digamma(N) - digamma(1)
-    nearest_N2, distances_N2 = nearest(points_NZ, 2)
-    logs_N2 = dims * np.log(distances_N2)
-    value, error = harmonic + volume + float(logs_N2[:, 0].mean()), None
-    if count > 2:
-        # Where a point's nearest is left out, its second nearest takes that place.
-        moved_N = np.bincount(nearest_N2[:, 0], logs_N2[:, 1] - logs_N2[:, 0], count)
-        without_N = (logs_N2[:, 0].sum() - logs_N2[:, 0] + moved_N) / (count - 1)
-        error = float(without_N.std() * math.sqrt(count - 1))
-    return Entropy(value, error, count)
+    nearest_NK, distances_NK = nearest(points_NZ, 2)
+    mean_log, error = ratio_of_nearest(nearest_NK, dims * np.log(distances_NK), np.ones(count))
+    return Entropy(harmonic + volume + mean_log, error, count)
 
 
 def code_entropy(subject: Subject) -> Findings:

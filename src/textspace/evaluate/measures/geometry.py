@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from textspace.evaluate.measures.pairwise import (
     pairs_of,
     partners,
     random_pairs,
+    ratio_of_nearest,
 )
 from textspace.evaluate.statistics import spread_rows
 from textspace.evaluate.text_metrics import Ratio, plus_minus, word_edit_distance
@@ -318,7 +318,7 @@ def _in_deviations(test: Sentences, rows_N: Integers, partners_KN: Integers, set
     ]
     jackknife: Settings = {"error": "standard error over sentences, jackknife" if len(rows_N) > 2 else None}
     for key, which, ratio_to, error in (
-        ("nearest_mean", "the nearest other mean", partial(_ratio_of_nearest, *nearest(means_NZ, 2)), jackknife),
+        ("nearest_mean", "the nearest other mean", partial(ratio_of_nearest, *nearest(means_NZ, 2)), jackknife),
         ("random_mean", "a random other mean", partial(_ratio_of_pairs, random_KN, partners_KN), {}),
     ):
         mean, ratio = ratio_to(np.ones(len(rows_N))), ratio_to(deviation_N)
@@ -337,22 +337,6 @@ def _ratio_of_pairs(values_KN: Floats, partners_KN: Integers, below_N: Floats) -
     terms_N = -value * (below_N - below_N.mean()) / below
     terms_P = (values_KN - values_KN.mean()).ravel() / (len(values_KN) * below)
     return Ratio(value, error_of_pairs(terms_N, terms_P, pairs_of(partners_KN)))
-
-
-def _ratio_of_nearest(nearest_NK: Integers, distances_NK: Floats, below_N: Floats) -> Ratio:
-    """Mean distance to the nearest / mean over sentences, K of 2; the error is the jackknife's over sentences.
-
-    Sentences share their neighbours: to take the distances for independent would promise too much. None for two
-    sentences, of which none can be left out.
-    """
-    first_N, last_N = distances_NK[:, 0], distances_NK[:, -1]
-    value, count = Ratio.of(first_N, below_N).value, len(below_N)
-    if count <= 2:
-        return Ratio(value, None)
-    # Where a sentence's nearest is left out, its second nearest takes that place.
-    moved_N = np.bincount(nearest_NK[:, 0], last_N - first_N, count)
-    without_N = (first_N.sum() - first_N + moved_N) / np.maximum(below_N.sum() - below_N, 1e-12)
-    return Ratio(value, float(without_N.std() * math.sqrt(count - 1)))
 
 
 MEASURES: dict[str, Measure] = {

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.evaluate.statistics import ROUNDING
+from textspace.evaluate.text_metrics import Ratio
 
 __all__ = [
     "Correlation",
@@ -20,6 +21,7 @@ __all__ = [
     "pairs_of",
     "partners",
     "random_pairs",
+    "ratio_of_nearest",
 ]
 
 PAIRS_AT_ONCE = 2**13
@@ -147,3 +149,19 @@ def nearest(points_NZ: Floats, count: int) -> tuple[Integers, Floats]:
     # The search's own distances are less exact.
     distances_NK = np.stack([np.linalg.norm(points_NZ - points_NZ[at_N], axis=1) for at_N in found_NK.T], axis=1)
     return found_NK, np.sort(distances_NK, axis=1)
+
+
+def ratio_of_nearest(nearest_NK: Integers, values_NK: Floats, below_N: Floats) -> Ratio:
+    """Mean value at the nearest other point / mean over points, K of 2; the error is the jackknife's over points.
+
+    Points share their neighbours: to take the values for independent would promise too much. None for two points, of
+    which none can be left out.
+    """
+    first_N, last_N = values_NK[:, 0], values_NK[:, -1]
+    value, count = Ratio.of(first_N, below_N).value, len(below_N)
+    if count <= 2:
+        return Ratio(value, None)
+    # Where a point's nearest is left out, its second nearest takes that place.
+    moved_N = np.bincount(nearest_NK[:, 0], last_N - first_N, count)
+    without_N = (first_N.sum() - first_N + moved_N) / np.maximum(below_N.sum() - below_N, 1e-12)
+    return Ratio(value, float(without_N.std() * math.sqrt(count - 1)))
