@@ -116,3 +116,25 @@ def test_without_a_gpu_a_layer_is_that_of_torch() -> None:
         truth, left = layer(inputs, first if kind is nn.LSTM else first[0])
         assert torch.equal(hidden, truth)
         assert all(map(torch.equal, last, left if kind is nn.LSTM else (left,)))
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_on_a_processor_without_16_bits_a_layer_in_them_is_that_of_32(monkeypatch, kind: type, given: bool) -> None:
+    """As near as a processor that has them comes, whatever this one has; and gradients flow."""
+    torch.manual_seed(0)
+    layer, inputs = kind(6, 16, batch_first=True), torch.randn(3, 5, 6, requires_grad=True)
+    first = tuple(torch.randn(2 if kind is nn.LSTM else 1, 1, 3, 16)) if given else None
+    truth, true_last = run_layer(layer, inputs, first)
+    state = torch.get_rng_state()
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden, _ = run_layer(layer, inputs, first)
+        monkeypatch.setattr(recurrence, "_cpu_has_16_bits", lambda: False)
+        halves = None if first is None else tuple(each.bfloat16() for each in first)
+        without, last = run_layer(layer, inputs, first if kind is nn.GRU else halves)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close(hidden.float(), truth, atol=0.02, rtol=0)
+    for found, true in zip((without, *last), (truth, *true_last), strict=True):
+        torch.testing.assert_close(found.float(), true, atol=0.02, rtol=0)
+    without.float().sum().backward()
+    assert inputs.grad is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +37,27 @@ def run_layer(
     missing = -inputs_NTE.shape[2] % EVEN
     if missing and _gains_from_even_inputs(layer, inputs_NTE):
         return _with_more_inputs(layer, inputs_NTE, first, missing)
-    hidden_NTH, last = layer(inputs_NTE, first if first is None or len(first) == 2 else first[0])
+    state = first if first is None or len(first) == 2 else first[0]
+    if isinstance(layer, nn.LSTM) and inputs_NTE.is_cpu and torch.is_autocast_enabled("cpu") and not _cpu_has_16_bits():
+        with torch.autocast("cpu", enabled=False):
+            hidden_NTH, last = layer(inputs_NTE.float(), state and tuple(each.float() for each in state))
+    else:
+        hidden_NTH, last = layer(inputs_NTE, state)
     return hidden_NTH, last if isinstance(last, tuple) else (last,)
+
+
+@cache
+def _cpu_has_16_bits() -> bool:
+    """Whether PyTorch computes an LSTM in 16 bits on this processor: where instructions for it are missing, it refuses.
+
+    A GRU, and sentences packed by their lengths, it computes everywhere.
+    """
+    try:
+        with torch.random.fork_rng([]), torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True
 
 
 def _gains_from_even_inputs(layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor) -> bool:
