@@ -37,8 +37,8 @@ from textspace.errors import TextspaceError
 from textspace.noise import Noise, seed_of
 from textspace.schedules import Progress, schedule
 from textspace.train.fit import prepare
+from textspace.train.optimizers import OPTIMIZERS
 from textspace.train.processes import Processes
-from textspace.train.updates import OPTIMIZERS
 from textspace.types import Batch
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from textspace.posteriors import GaussianPosterior
 from textspace.recipes import recipe
 from textspace.train.fit import Prepared, prepare
 from textspace.train.loop import Trainer
+from textspace.train.optimizers import OPTIMIZERS
 from textspace.train.processes import Processes
-from textspace.train.updates import OPTIMIZERS
 from textspace.types import Batch
 
 SETTINGS: dict[str, Any] = {

@@ -47,8 +47,8 @@ from textspace.recipes import recipe as recipe_named
 from textspace.schedules import Progress
 from textspace.train.fit import Prepared, prepare
 from textspace.train.loop import Trainer
+from textspace.train.optimizers import OPTIMIZERS
 from textspace.train.processes import Processes
-from textspace.train.updates import OPTIMIZERS
 from textspace.types import Batch, PaddedCodes
 
 METHODS: dict[str, Method] = {"greedy": Greedy(), "beam_5": Beam(width=5)}

@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from textspace.noise import Noise, seed_of
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
 from textspace.train import checkpoints
+from textspace.train.curves import draw_curves
 from textspace.train.fit import train
 from textspace.train.log import Display, records
 from textspace.train.loop import Interrupted, Trained, Trainer
@@ -188,19 +190,15 @@ def test_the_log_has_every_term_of_every_step(trainer_of) -> None:
         assert line["weights"] == {"reconstruction": 1.0, "kl": 0.25}
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw"])
-@pytest.mark.parametrize("bad", ["kl", "gradient"])
-def test_a_step_that_is_not_finite_changes_no_weight(trainer_of, kind: str, bad: str) -> None:
-    """An epoch has 12 steps and ends with a look at the log: nobody looks at the bad step 27 before step 36."""
-    recipe = small(RECIPES["vae"]).but({"training.optimizer.kind": kind, "training.epochs": 9})
-    trainer = trainer_of(recipe)
-    good: dict[int, str] = {}
+def spoil(trainer, bad: str, steps: Collection[int]) -> dict[int, str]:
+    """Make some steps not finite; digests of the weights before each, by how many came before."""
+    before: dict[int, str] = {}
     forward = trainer.model.forward
 
     def spoiled(batch, noise: Noise, *more: int):
-        good[noise.step] = checkpoints.digest(trainer.model)
+        before[noise.step] = checkpoints.digest(trainer.model)
         passed = forward(batch, noise, *more)
-        if noise.step == 26:  # the 27th
+        if noise.step + 1 in steps:
             if bad == "kl":
                 passed.sites["z"].q.loc.data[0, 0] = math.inf
             else:
@@ -208,14 +206,54 @@ def test_a_step_that_is_not_finite_changes_no_weight(trainer_of, kind: str, bad:
         return passed
 
     trainer.model.forward = spoiled
+    return before
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw"])
+@pytest.mark.parametrize("bad", ["kl", "gradient"])
+def test_a_step_that_is_not_finite_changes_no_weight(trainer_of, kind: str, bad: str) -> None:
+    """An epoch has 12 steps and ends with a look at the log: nobody looks at the bad step 27 before step 36."""
+    recipe = small(RECIPES["vae"]).but({"training.optimizer.kind": kind, "training.epochs": 9})
+    trainer = trainer_of(recipe)
+    before = spoil(trainer, bad, {27})
     with pytest.raises(TextspaceError) as told:
         trainer.run()
     assert f"at step 27 the {bad} became" in str(told.value)
     assert "the last good checkpoint is" in str(told.value)
     assert "step-00000024" in str(told.value)
-    assert checkpoints.digest(trainer.model) == good[26]
+    assert checkpoints.digest(trainer.model) == before[26]
     assert [line["step"] for line in steps_of(trainer)] == list(range(1, 27))
     assert checkpoints.read(trainer.folder).state["step"] == 24
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+@pytest.mark.parametrize("bad", ["kl", "gradient"])
+def test_in_16_bits_single_steps_that_are_not_finite_are_passed_over(
+    trainer_of, capsys: pytest.CaptureFixture[str], kind: str, bad: str
+) -> None:
+    """16 bits are for the GPU: here only what is told of them is so."""
+    recipe = small(RECIPES["vae"]).but({"training.optimizer.kind": kind, "training.epochs": 3})
+    trainer = trainer_of(recipe)
+    trainer.silent, trainer.update.mover.bad_steps = False, 3
+    before = spoil(trainer, bad, {5, 6, 27})
+    trainer.run()
+    unmoved = {step for step in range(1, 36) if before[step - 1] == before[step]}
+    assert unmoved == {5, 6, 27}
+    assert {line["step"] for line in steps_of(trainer) if line[bad] is None} == {5, 6, 27}
+    told = capsys.readouterr().err
+    assert told.index("2 steps moved nothing: not finite in 16 bits") < told.index("a step moved nothing")
+    assert told.count("moved nothing") == 2
+    assert all(path.exists() for path in draw_curves(trainer.folder / "steps.jsonl", trainer.folder / "curves"))
+
+
+def test_too_many_steps_in_a_row_that_are_not_finite_end_a_run_in_16_bits(trainer_of) -> None:
+    trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 9}))
+    trainer.update.mover.bad_steps = 3
+    before = spoil(trainer, "gradient", {14, 15, 26, 27, 28})
+    with pytest.raises(TextspaceError, match="at step 26 the gradient became nan"):
+        trainer.run()
+    assert checkpoints.digest(trainer.model) == before[25]
+    assert trainer.step == 36  # the end of the epoch: nobody looked before, and nothing moved
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

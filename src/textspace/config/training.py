@@ -131,7 +131,8 @@ class Training(Config):
     """Save a resumable checkpoint after this many steps and at the end of each epoch; by default every half minute."""
     precision: Annotated[Literal["float32", "tf32", "bf16"], BeforeValidator(_spelled_out)] = "float32"
     """Of products of matrices in training, and of a decoder's in validations: tf32 rounds their factors to 10 bits,
-    bf16 also keeps most of what lies between them in 16 bits; both are for the GPU."""
+    bf16 also keeps most of what lies between them in 16 bits; both are for the GPU. In bf16 single steps that are not
+    finite move nothing and training goes on; ten in a row end it, as the first one does otherwise."""
     record_steps: bool = True
     """On a GPU, record a step once for each shape of batch and replay it, which spares the host asking for every
     kernel; results are equal to rounding. Two-way and pretrained encoders and several processes go without."""

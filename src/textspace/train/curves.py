@@ -41,7 +41,7 @@ def draw_curves(log: Path, stem: Path) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    steps = list(records(log, "step"))
+    steps = [line for line in records(log, "step") if line["loss"] is not None]
     validations = list(records(log, "validation"))
     terms = [name for name in (steps[0] if steps else {}) if name not in _NOT_TERMS]
     others = [name for name in _OF_THE_CODES if any(name in line for line in validations)]

@@ -26,15 +26,19 @@ FETCH_EVERY = 20
 class StepLog:
     """`steps.jsonl`: one line per optimisation step, and one per validation, in order, without gap or repetition.
 
-    Numbers of steps are held on the device and fetched together; `flush` writes them.
+    Numbers of steps are held on the device and fetched together; `flush` writes them, null for those not finite.
     """
 
-    def __init__(self, path: Path | None, keep_bytes: int) -> None:
+    def __init__(self, path: Path | None, keep_bytes: int, bad_steps: int = 1) -> None:
         """Continue the file after its first `keep_bytes`: what a killed run wrote past its checkpoint goes.
 
-        Without a path nothing is written: all but the first of several processes.
+        Without a path nothing is written: all but the first of several processes. So many `bad_steps` in a row, which
+        are not finite, are an error.
         """
-        self.path = path
+        self.path, self.bad_steps = path, bad_steps
+        self._bad: list[NotFiniteError] = []
+        """Those in a row up to now."""
+        self._passed_over = 0
         self._held: list[tuple[dict[str, Any], Step]] = []
         if path is None:
             self._file = open(os.devnull, "ab")  # noqa: SIM115 (closed by close)
@@ -62,23 +66,40 @@ class StepLog:
         self._held.append((facts, step))
 
     def flush(self) -> list[dict[str, Any]]:
-        """Fetch and write what is held; raises at the first step that was not finite, having written those before."""
+        """Fetch and write what is held; raises when too many steps were not finite, having written those before."""
         if not self._held:
             return []
         fetched = torch.stack([step.values for _, step in self._held]).tolist()
         held, self._held = self._held, []
         written = []
         for (facts, step), values in zip(held, fetched, strict=True):
-            bad = [name for name, value in zip(step.names, values, strict=True) if not math.isfinite(value)]
-            if bad:
-                # the loss is bad because a term is: name the term
-                name = next((name for name in bad if name != "loss"), "loss")
-                raise NotFiniteError(facts["step"], name, values[step.names.index(name)])
+            self._check(facts["step"], dict(zip(step.names, values, strict=True)))
+            values = [value if math.isfinite(value) else None for value in values]
             line = facts | dict(zip(step.names, values, strict=True)) | {"weights": step.weights}
             line |= {"sentences": step.sentences, "tokens": step.tokens}
             self.write(line)
             written.append(line)
         return written
+
+    def passed_over(self) -> str | None:
+        """A sentence on the steps that were not finite since this was last asked, if there were any."""
+        count, self._passed_over = self._passed_over, 0
+        if not count:
+            return None
+        steps = "a step" if count == 1 else f"{count} steps"
+        return f"{steps} moved nothing: not finite in 16 bits, as a gradient about to be clipped may be"
+
+    def _check(self, step: int, values: dict[str, float]) -> None:
+        bad = [name for name, value in values.items() if not math.isfinite(value)]
+        if not bad:
+            self._bad = []
+            return
+        # the loss is bad because a term is: name the term
+        name = next((name for name in bad if name != "loss"), "loss")
+        self._bad.append(NotFiniteError(step, name, values[name]))
+        self._passed_over += 1
+        if len(self._bad) >= self.bad_steps:
+            raise self._bad[0]
 
     def write(self, line: dict[str, Any]) -> None:
         try:
@@ -144,7 +165,7 @@ class Display:
         speed = self._tokens / max(now - self._seen, 1e-9)
         self._seen, self._tokens = now, 0
         line = lines[-1]
-        terms = [name for name in line if name in line["weights"] or name == "loss"]
+        terms = [name for name in line if (name in line["weights"] or name == "loss") and line[name] is not None]
         numbers = "  ".join(f"{name} {line[name]:.2f}" for name in terms) + f"  {speed:,.0f} tokens/s"
         if self._bar is not None:
             epoch = max(1, math.ceil(line["epoch"]))

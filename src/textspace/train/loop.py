@@ -135,7 +135,8 @@ class Trainer:
         """Train to the end; afterwards the model holds its best weights."""
         self.model.train()
         self.display = Display(self.training.epochs, self.silent)
-        self.log = StepLog(self.folder / "steps.jsonl" if self.processes.first else None, self._log_bytes)
+        path = self.folder / "steps.jsonl" if self.processes.first else None
+        self.log = StepLog(path, self._log_bytes, self.update.mover.bad_steps)
         self.history = validations(self.folder) if self.step else []
         began = time.monotonic() - self.seconds
         stopped = self._finished()
@@ -222,6 +223,8 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, say how the codes are when that has changed, and do what the selection rules say."""
         numbers = self._validate()
+        if told := self.log.passed_over():
+            self.display.say(told)
         diagnosis = diagnose(numbers, self.recipe, self.history[:-1], self.stream.position)
         if diagnosis.state not in (self.diagnosed, "unknown") and self.stream.epoch > 0:
             self.display.say(f"doctor, after epoch {self.stream.position:g}: {diagnosis}")
@@ -254,7 +257,7 @@ class Trainer:
 
     def _validate(self) -> dict[str, float]:
         """Likelihoods of the validation split, with noise of its own that is the same every time."""
-        self.display.steps(self.log.flush())  # also makes sure that no step so far was not finite
+        self.display.steps(self.log.flush())  # also makes sure that steps were finite
         share, objective = (self.processes.rank, self.processes.count), self.recipe.objective
         with _without_kernels(self.processes.device):
             measured = likelihood(
@@ -267,12 +270,7 @@ class Trainer:
             )
         measured = measured.summed_with(self.processes.sum)
         numbers = {name: estimate.value for name, estimate in measured.estimates().items()} | self._codes_measured()
-        facts = {
-            "event": "validation",
-            "step": self.step,
-            "epoch": self.stream.position,
-            "seconds": self.seconds,
-        }
+        facts = {"event": "validation", "step": self.step, "epoch": self.stream.position, "seconds": self.seconds}
         self.log.write(facts | numbers)
         self.history.append(facts | numbers)
         shown = "  ".join(f"{name} {_short(numbers[name])}" for name in SHOWN if name in numbers)

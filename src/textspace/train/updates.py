@@ -1,8 +1,7 @@
 """Update rules: how one step moves the parameters.
 
 A rule pulls batches through `next_batch`, owns its state, and keeps what a step measured on the device until somebody
-fetches it (the aggressive rule looks at its own loss once per window). A step whose loss or gradient is not finite
-moves nothing, nor do those after it.
+fetches it (the aggressive rule looks at its own loss once per window).
 """
 
 from __future__ import annotations
@@ -17,18 +16,19 @@ from torch import Tensor, nn
 
 from textspace.config import AggressiveUpdate as AggressiveConfig
 from textspace.config import AlternatingUpdate as AlternatingConfig
-from textspace.config import Optimizer, PretrainedEncoder, RecurrentEncoder, Training
+from textspace.config import PretrainedEncoder, RecurrentEncoder, Training
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.objectives import DualKl, Objective, Others
 from textspace.schedules import Progress, schedule
 from textspace.token_losses import tf32_products
+from textspace.train.optimizers import Mover
 from textspace.train.processes import Processes
 from textspace.train.recorded import Numbers, RecordedSteps, Recording
 from textspace.train.stream import BatchStream, Shard
 from textspace.types import Batch, Terms
 
-__all__ = ["OPTIMIZERS", "AggressiveUpdate", "AlternatingUpdate", "JointUpdate", "Step", "Turn", "build_update"]
+__all__ = ["AggressiveUpdate", "AlternatingUpdate", "JointUpdate", "Step", "Turn", "build_update"]
 
 LEAST_GROWTH = 0.01
 """Nats by which mutual information must rise in an epoch to have grown."""
@@ -59,20 +59,6 @@ class Turn:
     rate: float
 
 
-OPTIMIZERS: dict[str, Callable[[list[nn.Parameter], Optimizer], torch.optim.Optimizer]] = {
-    # Fused optimisers can be told on the device to skip a step (found_inf), and are the fastest on CPU and GPU alike.
-    "sgd": lambda parameters, config: torch.optim.SGD(
-        parameters, config.lr, config.momentum, weight_decay=config.weight_decay, fused=True
-    ),
-    "adam": lambda parameters, config: torch.optim.Adam(
-        parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True
-    ),
-    "adamw": lambda parameters, config: torch.optim.AdamW(
-        parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True
-    ),
-}
-
-
 class JointUpdate:
     """Encoder and decoder move together along one gradient."""
 
@@ -80,13 +66,12 @@ class JointUpdate:
         self.model, self.objective, self.training, self.processes = model, objective, training, processes
         dual = {id(parameter) for parameter in model.dual.parameters()} if model.dual is not None else set()
         self.parameters = [p for p in model.parameters() if p.requires_grad and id(p) not in dual]
-        self.optimizer = OPTIMIZERS[training.optimizer.kind](self.parameters, training.optimizer)
+        self.mover = Mover(training, processes)
+        self.optimizer = self.mover.optimizer(self.parameters, training.optimizer)
         self.names: tuple[str, ...] = ()
         """Of the values that a step measures."""
         self.optimizers = {"optimizer": self.optimizer}
         """All there are, by the name their state is saved under."""
-        self.poisoned = torch.zeros((), dtype=torch.float32, device=processes.device)
-        """1 once a step was not finite."""
         self.recorded = RecordedSteps(processes.device, training.seed) if self._can_record() else None
 
     def __call__(self, next_batch: NextBatch, turn: Turn) -> Step:
@@ -132,7 +117,7 @@ class JointUpdate:
             noise = Noise(self.training.seed, turn.number, piece.rows_B)
             terms, values_here = self._gradients(piece, noise, shard, turn.progress, moving, others[index])
             values, weights = values + values_here, terms.weights
-        return self._move(self.optimizer, moving, values, turn.rate), weights
+        return self.mover(self.optimizer, moving, values, turn.rate), weights
 
     def _gradients(
         self,
@@ -184,7 +169,7 @@ class JointUpdate:
         def step(recording: Recording) -> Tensor:
             batch, noise = recording.batch, recording.noise
             _, values = self._gradients(batch, noise, shard, turn.progress, moving, {}, recording)
-            return self._move(self.optimizer, moving, values, recording.rate)
+            return self.mover(self.optimizer, moving, values, recording.rate)
 
         def numbers(names: Sequence[str]) -> Numbers:
             weights = {name: self.objective.weight(name, turn.progress) or 0.0 for name in names}
@@ -192,22 +177,6 @@ class JointUpdate:
 
         found = self.recorded(shard.pieces[0], step, numbers, id(moving))
         return found and (found[0], dict(found[1].weights))
-
-    def _move(
-        self, optimizer: torch.optim.Optimizer, moving: list[nn.Parameter], values: Tensor, rate: float | Tensor
-    ) -> Tensor:
-        """One step of an optimiser along the gradients of all processes; the sum of `values`, and after it the norm."""
-        values = self.processes.sum_gradients(moving, values)
-        norm = torch.nn.utils.clip_grad_norm_(moving, self.training.clip or float("inf"))
-        finite = values.isfinite().all() & norm.isfinite()
-        torch.maximum(self.poisoned, (~finite).float(), out=self.poisoned)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-            group["capturable"] = isinstance(rate, Tensor)
-        optimizer.grad_scale, optimizer.found_inf = None, self.poisoned  # type: ignore[attr-defined]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return torch.cat([values, norm.float()[None]])
 
     @torch.no_grad()
     def _others(self, shard: Shard, turn: Turn) -> list[Others]:
@@ -347,7 +316,7 @@ class AlternatingUpdate(JointUpdate):
             raise ValueError("the model has no dual function")
         self.config = config
         self.dual_parameters = list(model.dual.parameters())
-        self.dual_optimizer = OPTIMIZERS[config.optimizer.kind](self.dual_parameters, config.optimizer)
+        self.dual_optimizer = self.mover.optimizer(self.dual_parameters, config.optimizer)
         self.optimizers["dual_optimizer"] = self.dual_optimizer
         self.dual_schedule = schedule(config.optimizer.schedule)
 
@@ -370,10 +339,10 @@ class AlternatingUpdate(JointUpdate):
                     bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
                 (-bound_B.sum() / shard.sentences * shard.counts).backward(inputs=self.dual_parameters)
             nothing = torch.zeros(1, device=self.processes.device)
-            norms.append(self._move(self.dual_optimizer, self.dual_parameters, nothing, rate)[-1])
+            norms.append(self.mover(self.dual_optimizer, self.dual_parameters, nothing, rate)[-1])
         step = self._step(shard, turn, self.parameters)
         largest = torch.stack(norms).max()[None]  # not a number where any is not, so that the log finds it
-        return replace(step, names=(*step.names, "dual_gradient"), values=torch.cat([step.values, largest]))
+        return replace(step, names=("dual_gradient", *step.names), values=torch.cat([largest, step.values]))
 
 
 def build_update(
