@@ -31,7 +31,8 @@ TABLE = Table(
 def run(row: str, seed: int, nll: tuple[float, float | None], **more: Any) -> dict[str, Any]:
     cost = dict.fromkeys(("seconds", "epochs", "steps", "encoder_updates", "decoder_updates", "parameters"), 7)
     facts = {"row": row, "seed": seed, "state": "done", "test": {"nll": list(nll)}, "stopped": "by itself"}
-    return facts | cost | more
+    asked = {"digest": "of the recipe", "epochs_at_most": 7, "steps_at_most": None}
+    return facts | asked | cost | more
 
 
 RUNS = {
@@ -212,10 +213,60 @@ def test_courses_and_features_are_drawn_where_there_are_any(tmp_path: Path) -> N
     assert [*pictures(again)] == [*pictures(found)]
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text('{"format": 1}')
-    with pytest.raises(TextspaceError, match="is no result of textspace reproduce"):
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ({"state": "begun"}, "its state is neither done nor missing"),
+        ({"state": None}, "its state is neither done nor missing"),
+        ({"row": "better"}, "it is of better-seed0"),
+        ({"seed": "0"}, "seed: input should be a valid integer"),
+        ({"digest": None}, "digest: input should be a valid string"),
+        ({"test": None}, "test: input should be a valid dictionary"),
+        ({"test": {"nll": [9.0]}}, "test.nll.1: field required"),
+        ({"test": {"nll": ["much", 1.0]}}, "test.nll.0: input should be a valid number"),
+        ({"test": {"nll": [9.0, -1.0]}}, "a standard error must not be negative"),
+        ({"seconds": "long"}, "seconds: input should be a valid number"),
+        ({"epoch": [1.0], "by_epoch": {"kl": [1.0, 2.0]}}, "by_epoch must have a number for each in epoch"),
+        ({"by_sentence": {"nll": [9.0], "words": [3, 4]}}, "by_sentence must have as many numbers as words"),
+        ({"feature_places": [[0.5, 1.0]]}, "feature_places need feature_spread"),
+        ({"feature_places": [[0.5]], "feature_spread": [0.1, None]}, "feature_places.0.1: field required"),
+    ],
+)
+def test_a_damaged_run_is_named_with_what_is_wrong(damage: dict[str, Any], told: str, tmp_path: Path) -> None:
+    path = save(FOUND, tmp_path)["json"]
+    data = json.loads(path.read_text())
+    assert Reproduction.load(path).runs == data["runs"]
+    data["runs"]["plain-seed0"] |= damage
+    path.write_text(json.dumps(data))
+    with pytest.raises(TextspaceError) as error:
+        Reproduction.load(path)
+    assert str(error.value).startswith(f"the run 'plain-seed0' in {path} is damaged ({told}")
+    assert str(error.value).endswith("write or fetch the file again, or take that run out")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is no JSON or is cut short"),
+        ('{"format": 1,', "is no JSON or is cut short"),
+        ("[" * 100_000, "is no JSON or is cut short"),
+        ("[]", "is no result of textspace reproduce"),
+        ("{}", "is no result of textspace reproduce"),
+        ('{"format": 99}', "has format 99 and this version of textspace reads 1: update textspace"),
+    ],
+)
+def test_files_that_hold_no_results_are_told(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(TextspaceError, match=told):
         Reproduction.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("lost", ["table", "runs", "wanted", "command", "deviations"])
+def test_results_without_a_part_are_refused(lost: str, tmp_path: Path) -> None:
+    path = save(FOUND, tmp_path)["json"]
+    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != lost}))
+    with pytest.raises(TextspaceError, match="is no result of textspace reproduce"):
+        Reproduction.load(path)
 
 
 def test_a_panel_spans_what_is_compared_with_the_paper() -> None:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import standard_error
 from textspace.evaluate.text_metrics import Ratio
-from textspace.reproduce.table import Column, Row, Table
+from textspace.reproduce.reading import check_results
+from textspace.reproduce.table import Column, Row, Table, run_name
 
 __all__ = ["IN_EVERY_RUN", "IN_SOME_RUNS", "SPREAD_FROM", "Cell", "Line", "Reproduction", "Runs", "run_name"]
 
@@ -33,10 +34,6 @@ SPREAD_FROM = 3
 
 OF_WHOLE_SENTENCES = ("nll", "elbo", "reconstruction")
 """How names of numbers begin that longer sentences have more of: they scatter with lengths, which all rows share."""
-
-
-def run_name(row: str, seed: int) -> str:
-    return f"{row}-seed{seed}"
 
 
 @dataclass(frozen=True)
@@ -185,18 +182,24 @@ class Reproduction:
         """From a file that `to_dict` went into."""
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise TextspaceError(f"cannot read {path}: {error.strerror or error}") from None
+        except (ValueError, RecursionError) as error:
+            raise TextspaceError(
+                f"{path} is no JSON or is cut short ({error}): give a NAME.json that textspace reproduce has written"
+            ) from None
+        try:
             if data["format"] != FORMAT:
                 raise TextspaceError(
                     f"{path} has format {data['format']} and this version of textspace reads {FORMAT}: update textspace"
                 )
+            check_results(data, path)
             table = Table.from_dict(data["table"])
-            return cls(table, data["runs"], data["wanted"], data["command"], data["deviations"])
-        except OSError as error:
-            raise TextspaceError(f"cannot read {path}: {error.strerror or error}") from None
         except (ValueError, LookupError, TypeError, AttributeError):
             raise TextspaceError(
                 f"{path} is no result of textspace reproduce: give a NAME.json that it has written"
             ) from None
+        return cls(table, data["runs"], data["wanted"], data["command"], data["deviations"])
 
     def joined(self, other: Reproduction) -> Reproduction:
         """With the runs of another; of a run that both have the other's, unless only ours is done."""

@@ -10,7 +10,7 @@ from textspace.config import Recipe
 from textspace.errors import TextspaceError, nearest
 from textspace.recipes import recipe, sized
 
-__all__ = ["Column", "Row", "Table", "printed"]
+__all__ = ["Column", "Row", "Table", "printed", "run_name"]
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,10 @@ class Table:
         columns = {name: tuple(Column(**each) for each in data.get(name, ())) for name in ("columns", "by_epoch")}
         lists = {name: tuple(data.get(name, ())) for name in ("measures", "notes", "drawn")}
         return cls(**data | lists | columns | {"rows": rows})
+
+
+def run_name(row: str, seed: int) -> str:
+    return f"{row}-seed{seed}"
 
 
 def printed(text: str, keys: str) -> dict[str, dict[str, float]]:
