@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,14 @@ def test_gaps_stand_in_a_table_of_their_own() -> None:
     assert any("gaps to plain" in line for line in explained(found))
     fewer = with_reference(runs | {"better-seed0": run("better", 0, (7.0, 5.0), by_sentence={"nll": [7.0]})})
     assert fewer.lines()[1].cells["nll"].gap_error is None  # of other sentences
+
+
+def test_likelihoods_of_other_words_are_not_compared() -> None:
+    """What a row that has learnt from another corpus does not know is unknown, and easy to predict."""
+    rows = (TABLE.rows[0], replace(TABLE.rows[1], trained_on="another"))
+    better = replace(with_reference(RUNS), table=replace(with_reference(RUNS).table, rows=rows)).lines()[1]
+    assert better.cells["nll"] == better.cells["nll_ppl_word"] == Cell()
+    assert (better.cells["tests.score"].ours, better.cells["tests.score"].paper) == (0.25, 0.5)
 
 
 def test_missing_runs_and_rows_not_asked_for_are_told() -> None:

@@ -68,6 +68,27 @@ def test_other_text_makes_other_runs(tmp_path: Path) -> None:
         job("other", train="b\n").write(tmp_path / "run")
 
 
+def test_a_row_may_learn_from_another_corpus(tmp_path: Path) -> None:
+    asked = Asked(rows=["vae-max-pool-from-yahoo", "vae-max-pool", "vae-max-pool-no-anneal"])
+    for name, ending in {"yelp_long": "tsv", "yahoo20k": "txt"}.items():
+        with pytest.raises(TextspaceError, match=f"there is no folder .*{name}, which yelp-pooling needs"):
+            jobs_of(table("yelp-pooling"), tmp_path, asked)
+        (tmp_path / name).mkdir()
+        for split in ("train", "valid", "test"):
+            (tmp_path / name / f"{split}.{ending}").write_text(f"5\ta word of {split}\n")
+    jobs = jobs_of(table("yelp-pooling"), tmp_path, asked)
+    own, other = jobs["vae-max-pool-seed0"], jobs["vae-max-pool-from-yahoo-seed0"]
+    assert (own.source, own.scored_source, own.label) == (f"{tmp_path / 'yelp_long'}", own.source, 1)
+    assert (other.source, other.scored_source, other.label) == (f"{tmp_path / 'yahoo20k'}", own.source, 1)
+    assert other.recipe == own.recipe
+    assert jobs["vae-max-pool-no-anneal-seed0"].measures == (*own.measures, "end_to_end_baselines")
+    before = other.text
+    (tmp_path / "yahoo20k" / "valid.txt").write_text("another\n")
+    changed = jobs_of(table("yelp-pooling"), tmp_path, asked)
+    assert changed["vae-max-pool-from-yahoo-seed0"].text != before
+    assert changed["vae-max-pool-seed0"].text == own.text
+
+
 def test_logs_with_gaps_and_half_a_line_are_collected(tmp_path: Path) -> None:
     """The mean code of a space that has collapsed has no Hoyer value; who is killed leaves half a line."""
     lines = [{"event": "validation", "epoch": e, "seconds": e, "kl": 2.0 * e} for e in (1, 2, 3)]

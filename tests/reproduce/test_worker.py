@@ -67,6 +67,20 @@ def test_only_what_is_missing_is_done_again(job: Job, tmp_path: Path, monkeypatc
     assert (longer["epochs"], longer["steps"]) == (2, 2 * first["steps"])
 
 
+def test_a_run_is_scored_on_another_text_than_it_learnt_from(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    lines = [f"{'good' if number % 2 else 'bad'}\tthe xylophone is {number} .\n" for number in range(40)]
+    for split in ("train", "valid", "test"):
+        (tmp_path / "text" / f"{split}.tsv").write_text("".join(lines))
+    other = replace(job, scored_on=str(tmp_path / "text"), label=1, measures=("mlp_probe",), effort={"repeats": 1})
+    numbers = done(other, tmp_path / "run")
+    assert numbers["steps"] == done(job, tmp_path / "own")["steps"]
+    assert numbers["test_sentences"] == 40
+    assert numbers["copies"][0][0] == "the xylophone is 0 ."
+    assert numbers["measures"]["mlp_probe"]["unknown_share"][0] >= 40  # two of five words
+    assert numbers["measures"]["mlp_probe"]["majority"][0] == 50
+
+
 def test_text_without_a_test_split_is_refused(job: Job, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     for name in ("train", "valid"):

@@ -89,7 +89,7 @@ def reproduce(
     folder = out or Path("reproduced") / asked_for.name
     interrupted = False
     asked_runs: set[str] = set()
-    to_run = f"add --data {'.' if asked_for.builtin else 'FOLDER'} to run"
+    to_run = f"add --data {'FOLDER' if asked_for.folders else '.'} to run"
     if known is not None and data is None:
         what = {"--rows": rows, "--seeds": seeds, "--samples": samples, "--epochs": epochs, "--set": set_}
         how = {"--together": together, "--minutes": minutes, "--device": device}
@@ -109,7 +109,7 @@ def reproduce(
             known=known,
             together=together,
             minutes=minutes,
-            command=_command(asked_for.name, asked_for.builtin, asked),
+            command=_command(asked_for.name, bool(asked_for.folders), asked),
             say=tell,
         )
         asked_runs = {run_name(row, seed) for row, most in asked.wanted(asked_for).items() for seed in range(most)}
@@ -148,12 +148,12 @@ def _joined(files: list[Path]) -> Reproduction | None:
     return found
 
 
-def _command(name: str, builtin: bool, asked: object) -> str:
+def _command(name: str, needs_data: bool, asked: object) -> str:
     """What repeats it on any machine."""
     from textspace.reproduce.run import Asked
 
     assert isinstance(asked, Asked)
-    words = ["textspace", "reproduce", name, *([] if builtin else ["--data", "CORPORA"])]
+    words = ["textspace", "reproduce", name, *(["--data", "CORPORA"] if needs_data else [])]
     words += [word for row in asked.rows for word in ("--rows", row)]
     numbers = {"--seeds": asked.seeds, "--samples": asked.samples, "--epochs": asked.epochs}
     words += [word for option, value in numbers.items() if value is not None for word in (option, str(value))]
@@ -191,7 +191,7 @@ def _print_tables(as_json: bool) -> None:
     rows = []
     for name, each in TABLES.items():
         count = sum(row.seeds for row in each.trained.values())
-        needs = "nothing" if each.builtin else f"{each.corpus}/" + (", files of tasks" if each.tasks else "")
-        rows.append((name, needs, f"{count}", each.about, each.paper))
+        needs = [*(f"{corpus}/" for corpus in each.folders), *(["files of tasks"] if each.tasks else [])]
+        rows.append((name, ", ".join(needs) or "nothing", f"{count}", each.about, each.paper))
     columns = {"table": "left", "in --data": "left", "runs": "right", "about": "left", "paper": "left"}
     print_table(columns, rows, whole="table")

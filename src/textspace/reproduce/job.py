@@ -28,20 +28,22 @@ class Job:
 
     Args:
         recipe: with the seed.
-        source: the text.
+        source: the text to train on.
         samples: of the importance-weighted bound.
-        label: column of the classes, from 1.
+        scored_on: the text whose test split is scored, where it is another one.
+        label: column of the classes in that, from 1.
         measures: of the test split besides likelihood and posteriors.
         effort: how hard those try, where it is not the usual.
         tasks: folder with the files of tasks.
         score_in: precision of the matrix products behind likelihoods.
         device: "cpu" or "cuda"; by default the GPU where there is one.
-        text: digest of the text, where it lies in files.
+        text: digest of all text, where it lies in files.
     """
 
     recipe: Recipe
     source: str
     samples: int
+    scored_on: str | None = None
     label: int | None = None
     measures: tuple[str, ...] = ()
     effort: dict[str, int] = field(default_factory=dict)
@@ -49,6 +51,10 @@ class Job:
     score_in: Precision = "float32"
     device: str | None = None
     text: str | None = None
+
+    @property
+    def scored_source(self) -> str:
+        return self.scored_on or self.source
 
     @property
     def digest(self) -> str:

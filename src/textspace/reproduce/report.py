@@ -129,6 +129,8 @@ class Reproduction:
         return Line(row, cells, len(self._done(row.name)), self.wanted.get(row.name, 0))
 
     def _cell(self, row: Row, column: Column) -> Cell:
+        if row.trained_on is not None and _is_of_whole_sentences(column):
+            return Cell()  # with other words unknown, which are the easiest to predict
         ours, error = _mean([_value(run, column) for run in self._done(row.name)])
         paper = row.paper.get(column.key)
         if self.table.reference is None:
@@ -158,7 +160,7 @@ class Reproduction:
             a_N, b_N = _each_sentence(runs, column), _each_sentence(beside, column)
             if a_N is not None and b_N is not None and len(a_N) == len(b_N):
                 return ours - theirs, standard_error(a_N - b_N)
-            if column.key.rpartition(".")[2].startswith(OF_WHOLE_SENTENCES):
+            if _is_of_whole_sentences(column):
                 return ours - theirs, None
         return ours - theirs, None if error is None or its_error is None else math.hypot(error, its_error)
 
@@ -220,6 +222,10 @@ class Reproduction:
 
 def _in_some_runs(deviation: str) -> str:
     return f"{deviation.removesuffix(IN_EVERY_RUN).removesuffix(IN_SOME_RUNS)}{IN_SOME_RUNS}"
+
+
+def _is_of_whole_sentences(column: Column) -> bool:
+    return column.key.rpartition(".")[2].startswith(OF_WHOLE_SENTENCES)
 
 
 def _value(run: Mapping[str, Any], column: Column) -> tuple[float, float | None] | None:

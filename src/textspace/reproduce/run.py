@@ -109,35 +109,45 @@ def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
     """Every run by name, in the order in which they are begun: rows with many seeds first, seed by seed."""
     if any(change.partition("=")[0].strip() == "training.seed" for change in asked.changes):
         raise TextspaceError("runs of a row differ in training.seed: leave it out, and say how many with --seeds")
-    source, text = _source(table, data)
     wanted = asked.wanted(table)
+    rows = {name: table.trained[name] for name in wanted}
+    sources = {other: _sources(table, other, data) for other in {row.trained_on for row in rows.values()}}
     runs = [(name, seed) for name, seeds in wanted.items() for seed in range(seeds)]
-    runs.sort(key=lambda run: (-table.trained[run[0]].seeds, run[1]))
+    runs.sort(key=lambda run: (-rows[run[0]].seeds, run[1]))
     return {
         run_name(name, seed): Job(
-            recipe=table.recipe_of(table.trained[name], seed, epochs=asked.epochs, changes=asked.changes),
-            source=source,
+            recipe=table.recipe_of(rows[name], seed, epochs=asked.epochs, changes=asked.changes),
+            **sources[rows[name].trained_on],
             samples=asked.samples or table.samples,
             label=table.label,
-            measures=table.measures,
+            measures=(*table.measures, *rows[name].measures),
             effort=dict(table.effort),
             tasks=str(data) if table.tasks else None,
             score_in=asked.score_in,
             device=asked.device,
-            text=text,
         )
         for name, seed in runs
     }
 
 
-def _source(table: Table, data: Path | None) -> tuple[str, str | None]:
-    """The corpus of a table, and the digest of its files where it has one for each split."""
-    if table.builtin:
-        return table.corpus, None
+def _sources(table: Table, other: str | None, data: Path | None) -> dict[str, Any]:
+    """What rows are trained and scored on that learn from another corpus, if any, and its digest, as jobs have them."""
+    source, text = _source(table, table.corpus, table.label, data)
+    if other is None:
+        return {"source": source, "text": text}
+    own, own_text = _source(table, other, None, data)
+    known = None if text is None or own_text is None else f"{own_text}-{text}"
+    return {"source": own, "scored_on": source, "text": known}
+
+
+def _source(table: Table, corpus: str, label: int | None, data: Path | None) -> tuple[str, str | None]:
+    """A corpus of a table, and the digest of its files where it has one for each split."""
+    if corpus not in table.folders:
+        return corpus, None
     if data is None:
-        raise TextspaceError(f"{table.name} needs the corpus {table.corpus!r}: name the folder that holds it, --data")
-    folder = data / table.corpus
-    kind = ".txt, a sentence a line" if table.label is None else f".tsv, the class in column {table.label}"
+        raise TextspaceError(f"{table.name} needs the corpus {corpus!r}: name the folder that holds it, --data")
+    folder = data / corpus
+    kind = ".txt, a sentence a line" if label is None else f".tsv, the class in column {label}"
     files = f"files train, valid and test ({kind}; also .gz)"
     if not folder.is_dir():
         raise TextspaceError(f"there is no folder {folder}, which {table.name} needs: it wants {files} there")

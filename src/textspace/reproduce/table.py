@@ -30,9 +30,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row that is trained with each of its seeds; without a recipe, one of a system that the paper only quotes.
+    """A row that is trained with each of its seeds.
 
-    `paper` has the paper's numbers by the keys of columns, and `in_paper` what the paper calls the row.
+    Args:
+        name: as it is asked for.
+        recipe: None for a system that the paper only quotes.
+        settings: of the recipe, by their paths.
+        seeds: runs.
+        paper: the paper's numbers by the keys of columns.
+        in_paper: what the paper calls the row.
+        trained_on: another corpus, without classes, that it learns from; it is scored on the table's.
+        measures: of this row besides the table's.
     """
 
     name: str
@@ -41,6 +49,8 @@ class Row:
     seeds: int = 1
     paper: Mapping[str, float] = field(default_factory=dict)
     in_paper: str = ""
+    trained_on: str | None = None
+    measures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,9 +99,10 @@ class Table:
     drawn: tuple[str, ...] = ()
 
     @property
-    def builtin(self) -> bool:
-        """Whether the corpus is made here and needs no files."""
-        return self.corpus.startswith("builtin")
+    def folders(self) -> list[str]:
+        """The corpora that it needs of the user's data; none where they are made here."""
+        corpora = dict.fromkeys([self.corpus, *(row.trained_on for row in self.rows if row.trained_on)])
+        return [corpus for corpus in corpora if not corpus.startswith("builtin")]
 
     @property
     def trained(self) -> dict[str, Row]:
@@ -120,7 +131,7 @@ class Table:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Table:
-        rows = tuple(Row(**row) for row in data["rows"])
+        rows = tuple(Row(**row | {"measures": tuple(row.get("measures", ()))}) for row in data["rows"])
         columns = {name: tuple(Column(**each) for each in data.get(name, ())) for name in ("columns", "by_epoch")}
         lists = {name: tuple(data.get(name, ())) for name in ("measures", "notes", "drawn")}
         return cls(**data | lists | columns | {"rows": rows})

@@ -74,7 +74,7 @@ def _trained(job: Job, folder: Path) -> dict[str, Any]:
         job.source,
         job.recipe,
         folder,
-        options=ReadOptions(label=job.label),
+        options=ReadOptions(label=job.label if job.scored_on is None else None),
         resume=checkpoints.newest(folder) is not None,
         device=job.device,
         curves=False,
@@ -96,7 +96,7 @@ def _scored(space: Space, job: Job) -> dict[str, Any]:
     """Likelihood and posteriors of the whole test split, and what there is to read: samples and copies."""
     from textspace.evaluate.measures.maps import feature_plane
 
-    corpus = open_corpus(job.source, ReadOptions(label=job.label), normalise=space.recipe.text.normalise)
+    corpus = open_corpus(job.scored_source, ReadOptions(label=job.label), normalise=space.recipe.text.normalise)
     splits = prepare(corpus, space.recipe, tokenizer=space.tokenizer).encoded.splits
     if not len(splits.get("test", ())):
         raise TextspaceError(f"{corpus.name} has no test sentences to score: add a file named 'test'")
@@ -136,7 +136,7 @@ def _measured(space: Space, job: Job, folder: Path) -> dict[str, Any]:
 
     subject = subject_of(
         space,
-        job.source,
+        job.scored_source,
         effort=Effort(precision=job.score_in, **{"importance_samples": job.samples} | job.effort),
         folder=folder,
         options=ReadOptions(label=job.label),

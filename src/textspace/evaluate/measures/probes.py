@@ -205,6 +205,7 @@ def with_network(
         {
             f"{key}_accuracy": accuracy_over_seeds(name, correct_RN, settings),
             "majority": majority_estimate(train.classes_N, test.classes_N),
+            "unknown_share": unknown_share(test.sentences),
         },
         per_sentence={f"{key}_accuracy": per_sentence(correct_RN)},
     )
