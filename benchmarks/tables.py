@@ -112,7 +112,7 @@ PIECES = [
         PTB,
         "iwae-pretrain pretrain-free-bits-4 pretrain-free-bits-6 pretrain-free-bits-8 pretrain-free-bits-9 "
         "pretrain-free-bits-7 pretrain-free-bits-5 pretrain-free-bits-3 pretrain-free-bits-2 vae-pretrain "
-        "vae-pretrain-anneal",
+        "vae-pretrain-anneal vae-pretrain-both-4 pretrain-free-bits-no-anneal-4",
         50,
         (first_phase(50), *SHORT),
     ),
