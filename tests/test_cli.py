@@ -386,6 +386,17 @@ def test_recipes_are_listed_and_shown(workplace: Path) -> None:
     assert shown == RECIPES["vae"].to_json()
 
 
+@pytest.mark.parametrize(
+    "asked", ["reconstruct done {}", "neighbors done anna --data {}", "sample done --data {} -n 1"]
+)
+def test_what_was_skipped_in_reading_is_said(workplace: Path, tmp_path: Path, asked: str) -> None:
+    """Else nobody knows why there are fewer lines than in the file, or other rows."""
+    (tmp_path / "gaps.txt").write_text("anna sees cats\n\n   \nbob hears songs\n")
+    ended = textspace(*asked.format(tmp_path / "gaps.txt").split(), cwd=workplace)
+    assert ended.returncode == 0, ended.stderr
+    assert "2 empty lines skipped" in ended.stderr
+
+
 def test_resuming_goes_on(workplace: Path) -> None:
     again = textspace("train", "text.txt", "--out", "done", "--resume", "--epochs", "3", cwd=workplace)
     assert again.returncode == 0, again.stderr
@@ -405,6 +416,12 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("train text.txt --config none.json", "there is no recipe 'none.json': check the path"),
         ("train text.txt --config text.txt", "the recipe 'text.txt' is not JSON"),
         ("train text.txt --config done/recipe.json --recipe vae", "are two recipes: leave out one of them"),
+        ("train text.txt --epochs 3 --set training.epochs=5", "--set and --epochs say two things of one setting"),
+        ("train text.txt --seed 3 --set training.seed=5", "--set and --seed say two things of one setting"),
+        (
+            "train text.txt --recipe hsvae --sparsity 0.5 --set prior.alpha=9",
+            "--set and --sparsity say two things of one setting: leave out one of them",
+        ),
         ("train text.txt --out done", "done already holds a run: add --resume to continue it"),
         ("train text.txt --out nowhere --resume", "nowhere holds no run to go on with: leave out --resume"),
         ("train text.txt --out done --resume --recipe ae", "done has the recipe 'vae'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tiny_encoder import tiny_encoder
 
 import textspace
 from textspace.data.corpus import corpus_of
+from textspace.data.encoded import EncodedSplit
 from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Findings, Measure, Picture, Subject, Table
@@ -30,7 +32,7 @@ from textspace.evaluate.measures.tasks import Screen
 from textspace.evaluate.registry import measures_of
 from textspace.evaluate.reports.report import Report
 from textspace.evaluate.reports.text import markdown
-from textspace.evaluate.suite import SUITES, chosen_measures, evaluate, missing, subject_of
+from textspace.evaluate.suite import SUITES, chosen_measures, evaluate, fingerprint, missing, subject_of
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train.fit import train
@@ -312,7 +314,8 @@ def test_a_source_the_space_was_trained_on_is_cut_as_it_was(space, tmp_path) -> 
     whole = subject_of(space, str(tmp_path / "my.txt"))
     assert whole.test.texts == TEXTS
     assert list(whole.splits) == ["test"]
-    assert whole.notes == ["my has no splits and is not the text the space was trained on: all of it is the test split"]
+    other = "is not, as a whole, the text the space was trained on"
+    assert whole.notes == [f"my has no splits and {other}: all of it is the test split"]
 
 
 def test_what_a_space_was_trained_on_is_known_by_its_sentences(tmp_path) -> None:
@@ -328,10 +331,33 @@ def test_what_a_space_was_trained_on_is_known_by_its_sentences(tmp_path) -> None
     cut = subject_of(space, str(same))
     assert {name: len(split) for name, split in cut.splits.items()} == {"train": 54, "valid": 3, "test": 3}
     assert cut.own_train is True
-    for path, count in ((other, 60), (fewer, 2)):
+    for path, count, met in ((other, 60, 0), (fewer, 2, 2)):
         whole = subject_of(space, str(path))
         assert {name: len(split) for name, split in whole.splits.items()} == {"test": count}
-        assert "is not the text the space was trained on" in " ".join(whole.notes)
+        told = " ".join(whole.notes)
+        assert "is not, as a whole, the text the space was trained on" in told
+        assert (
+            f"test: {met} of {count} different test sentences are in the text the space was trained on" in told
+        ) == (met > 0)
+
+
+def test_sentences_of_training_are_known_in_other_texts_too(tmp_path) -> None:
+    """In another order, among new ones, in one of several sources, and in what a space had learnt before."""
+    recipe = small(RECIPES["vae"]).but({"training.epochs": 1})
+    for name, part in {"a": TEXTS[:30], "b": TEXTS[30:], "c": [f"{text} again" for text in TEXTS]}.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(part))
+    train([tmp_path / "a.txt", tmp_path / "b.txt"], recipe, tmp_path / "space", silent=True)
+    train(tmp_path / "c.txt", recipe, tmp_path / "more", init=tmp_path / "space", silent=True)
+    for folder in ("space", "more"):
+        space = Space.load(tmp_path / folder, "cpu")
+        for source in (tmp_path / "a.txt", [tmp_path / "b.txt", tmp_path / "a.txt"]):
+            subject = subject_of(space, source)
+            learnt = {*Space.load(tmp_path / "space").metrics["training_text"]}
+            assert learnt == {"sentences", "digest", "sketch"}
+            (note,) = (note for note in subject.notes if "trained on, which flatters" in note)
+            met, of = re.findall(r"\d+", note)[:2]
+            assert (int(of), int(met)) == (len({*subject.test.texts}), pytest.approx(int(of) * 0.9, abs=2))
+    assert not [note for note in subject_of(space, str(tmp_path / "c.txt")).notes if "flatters its numbers" in note]
 
 
 def test_all_that_was_trained_on_is_known_though_some_of_it_is_measured_on(tmp_path) -> None:
@@ -397,6 +423,23 @@ def test_limits_spread_over_the_splits_and_are_told(space) -> None:
     assert (part.facts["test"].sentences, part.facts["test"].of) == (5, 12)
     assert [part.test.split.text(row) for row in range(5)] == part.test.texts
     assert part.test.seed == 3
+
+
+def test_sentences_that_are_only_read_count_in_the_fingerprint(space) -> None:
+    """Of 400 training sentences 100 are measured on; the others are what completeness, say, reads as text."""
+    many = tiny_sentences(400)
+    marks = []
+    for changed in (None, 1, 0):  # the first is spread to rows 0, 4, 8, ...
+        texts = [text if row != changed else "anna sees cats" for row, text in enumerate(many)]
+        splits = {"train": texts, "valid": TEXTS[5:10], "test": TEXTS[:5]}
+        subject = subject_of(space, splits, effort=Effort(sentences=5))
+        assert (len(subject.splits["train"]), len(subject.splits["train"].whole)) == (100, 400)
+        marks.append(fingerprint(subject))
+        assert fingerprint(subject_of(space, splits, effort=Effort(sentences=5))) == marks[-1]
+        train = subject.splits["train"]
+        train.whole = EncodedSplit.of(texts, space.tokenizer, None)  # which has no fingerprint of its own
+        marks.append(fingerprint(subject))
+    assert len(set(marks)) == 6
 
 
 def test_unknown_words_and_missing_labels_are_told(space, tmp_path) -> None:

@@ -1,5 +1,6 @@
 """Jobs: what was done already, and what runs can share."""
 
+import json
 import shlex
 from dataclasses import replace
 from itertools import pairwise
@@ -52,6 +53,22 @@ def test_a_run_is_long_enough_when_it_stopped_by_itself_or_has_as_many_epochs() 
     assert asked(epochs=40).is_trained(numbers(epochs_at_most=40))
     assert not asked(epochs=41).is_trained(numbers(epochs_at_most=40))
     assert not asked(steps=5).is_trained(numbers())
+
+
+def test_a_first_phase_that_is_as_long_as_the_run_is_another_in_a_longer_run() -> None:
+    job = replace(JOB, recipe=RECIPES["pretrain-free-bits"].but({"training.epochs": 40, "pretrain.epochs": None}))
+    longer = replace(job, recipe=job.recipe.but({"training.epochs": 41}))
+    assert not longer.is_trained(numbers(job, epochs_at_most=40))
+    assert longer.digest != job.digest
+    own = replace(job, recipe=job.recipe.but({"pretrain.epochs": 5}))
+    assert replace(own, recipe=own.recipe.but({"training.epochs": 41})).digest == own.digest
+
+
+def test_a_file_that_lacks_something_is_one_sentence(tmp_path: Path) -> None:
+    assert not JOB.is_trained({"digest": JOB.digest, "steps_at_most": None})
+    (tmp_path / "job.json").write_text(json.dumps(JOB.to_dict() | {"new": 1}))
+    with pytest.raises(TextspaceError, match=r"job.json is damaged or of another version: remove its folder"):
+        Job.read(tmp_path)
 
 
 def test_a_job_survives_its_file_and_refuses_the_folder_of_another(tmp_path: Path) -> None:

@@ -119,6 +119,18 @@ def test_numbers_of_each_sentence_are_kept_where_gaps_are_compared(tmp_path: Pat
     assert ("by_sentence" in run) == (reference is not None)
 
 
+def test_earlier_runs_with_other_settings_are_no_answer(tmp_path: Path) -> None:
+    asked = Asked(rows=["vae"], seeds=1, changes=["latent.dim=16"])
+    (job,) = jobs_of(table("tiny"), None, Asked(rows=["vae"], seeds=1)).values()
+    facts = {"digest": job.digest, "epochs": 8, "epochs_at_most": 8, "steps_at_most": None, "importance_samples": 20}
+    done = {"row": "vae", "seed": 0, "state": "done", "test": {"nll": [1.0, 0.1]}, "measures": {}, **facts}
+    others = {"vae-seed0": done, "lstm-lm-seed0": done | {"row": "lstm-lm"}}
+    known = Reproduction(table("tiny"), others, {"vae": 1, "lstm-lm": 1})
+    found = gathered(table("tiny"), jobs_of(table("tiny"), None, asked), tmp_path, asked, known=known)
+    assert [found.runs[name]["state"] for name in others] == ["missing", "done"]
+    assert found.missing == {"vae-seed0": "not begun"}
+
+
 def test_a_run_that_was_stopped_is_not_called_one_that_never_began(tmp_path: Path) -> None:
     asked = Asked(rows=["vae"])
     jobs = jobs_of(table("tiny"), None, asked)

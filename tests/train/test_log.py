@@ -46,6 +46,16 @@ def test_the_first_step_that_is_not_finite_is_named_with_its_term(tmp_path: Path
     assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == 1
 
 
+def test_a_disk_that_is_full_is_told_by_the_file(tmp_path: Path) -> None:
+    """Also by who closes the log after that, which would write what is left."""
+    log = StepLog(tmp_path / "steps.jsonl", 0)
+    log._file.close()
+    log._file = open("/dev/full", "ab")  # noqa: SIM115 (closed by close)
+    for write in (lambda: log.write({"step": 1}), log.close):
+        with pytest.raises(TextspaceError, match=r"could not write .*steps.jsonl: No space left on device; free some"):
+            write()
+
+
 @pytest.mark.parametrize(
     ("epoch", "shown"), [(0.01, "epoch 1/2"), (1.0, "epoch 1/2"), (1.5, "epoch 2/2"), (2.0, "epoch 2/2")]
 )

@@ -321,7 +321,11 @@ def test_a_missing_gpu_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_asked_for_the_cpu_does_not_choose_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    chosen: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     assert [Processes(device).device.type for device in ("cpu", None, "cuda:0")] == ["cpu", "cuda", "cuda"]
+    assert chosen == [torch.device("cuda:0")]  # where kernels of our own are started
 
 
 def test_what_processes_sum_is_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:

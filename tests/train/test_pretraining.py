@@ -215,12 +215,29 @@ def test_a_run_from_a_space_that_saved_nothing_is_not_resumed_with_a_first_phase
     trained, tmp_path: Path, cache: Path
 ) -> None:
     trained(small(RECIPES["vae"]), "start")
-    shutil.rmtree(tmp_path / "start" / "checkpoints")
-    with pytest.raises(
-        TextspaceError, match=r"no checkpoint in .* to go on from: train without --resume, in a new folder"
-    ):
-        trained(RECIPE, "start", init=tmp_path / "start", resume=True)
+    trained(RECIPE, "run", init=tmp_path / "start")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    for init in (tmp_path / "start", None):
+        with pytest.raises(
+            TextspaceError, match=r"no checkpoint in .* to go on from: train without --resume, in a new folder"
+        ):
+            trained(RECIPE, "run", init=init, resume=True)
     assert not (cache / "pretrained").exists()
+
+
+def test_a_run_is_not_resumed_from_a_space_that_it_did_not_start_from(trained, tmp_path: Path) -> None:
+    recipe = small(RECIPES["vae"])
+    trained(recipe, "start")
+    trained(recipe.but({"training.seed": 7}), "other")
+    trained(recipe, "run", init=tmp_path / "start")
+    longer = recipe.but({"training.epochs": recipe.training.epochs + 1})
+    for run, init in (("run", "other"), ("other", "start")):
+        with pytest.raises(TextspaceError, match=f"{run} did not start from .*{init}: leave out --init to resume it"):
+            trained(longer, run, init=tmp_path / init, resume=True)
+    assert trained(longer, "run", init=tmp_path / "start", resume=True)["trained"]["epochs"] == longer.training.epochs
+    (tmp_path / "run" / "begun.json").write_text("{")
+    with pytest.raises(TextspaceError, match=r"begun.json is damaged: start anew in another folder"):
+        trained(longer, "run", resume=True)
 
 
 def test_who_stops_the_first_phase_is_told_how_to_go_on(
@@ -241,9 +258,27 @@ def test_who_stops_the_first_phase_is_told_how_to_go_on(
             trained(RECIPE, "run")
     assert str(told.value) == f"stopped in the first phase; resume with --resume --out {tmp_path / 'run'}"
     assert checkpoints.newest(tmp_path / "run") is None
+    with pytest.raises(TextspaceError, match="run began with other text: go on with the same source and options"):
+        trained(RECIPE, "run", corpus_of(tiny_sentences()[::-1]), resume=True)
+    with pytest.raises(TextspaceError, match="run began with another recipe: resume with the same settings"):
+        trained(RECIPE.but({"objective.free_bits.target": 7.0}), "run", resume=True)
     (folder,) = (tmp_path / "another cache" / "pretrained").iterdir()
     assert checkpoints.read(folder).state["step"] == 7
     metrics = trained(RECIPE, "run", resume=True)
     assert not metrics["pretraining"]["reused"]
     assert lines_of(tmp_path / "run" / "pretraining.jsonl") == lines_of(tmp_path / "straight" / "pretraining.jsonl")
     assert metrics["valid"] == straight["valid"]
+
+
+def test_a_first_phase_keeps_its_length_when_the_second_gets_longer(trained, tmp_path: Path) -> None:
+    """And its recipe says so, else the run would pass for one whose first phase is as long as the second."""
+    short = RECIPE.but({"training.epochs": 1, "pretrain.epochs": None})
+    trained(short, "run")
+    own = Recipe.load(tmp_path / "run" / "recipe.json")
+    assert own.pretrain.epochs == 1
+    with pytest.raises(TextspaceError, match="was trained with another recipe: resume with the same settings"):
+        trained(short.but({"training.epochs": 2}), "run", resume=True)
+    metrics = trained(own.but({"training.epochs": 2}), "run", resume=True)
+    assert (metrics["pretraining"]["epochs"], metrics["trained"]["epochs"]) == (1, 2)
+    (tmp_path / "run" / "pretraining.json").write_text("{")  # what it says is lost, and nothing else
+    assert "pretraining" not in trained(own.but({"training.epochs": 3}), "run", resume=True)

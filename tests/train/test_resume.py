@@ -20,7 +20,8 @@ from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train import checkpoints
-from textspace.train.fit import train
+from textspace.train.fit import _alone, train
+from textspace.train.processes import Processes
 
 OFTEN = {"training.checkpoint_every": 5}
 KINDS = {
@@ -212,13 +213,45 @@ def test_two_processes_of_torchrun_have_the_losses_of_one(workplace: Path) -> No
     recipe = small(RECIPES["vae"]).but(ONE_ALONE)
     (workplace / "recipe.json").write_text(recipe.to_json())
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "textspace", "train", "text.txt", "--config", "recipe.json", "--device", "cpu", "--out", "two"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    # No device is named, as in the README: where there is no GPU they must still find each other.
+    command += ["-m", "textspace", "train", "text.txt", "--config", "recipe.json", "--out", "two"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     ended = subprocess.run(command, cwd=workplace, capture_output=True, text=True, env=environment)
     assert ended.returncode == 0, ended.stderr
     assert finish([job(workplace, recipe, "one")]) == 0
     same_numbers(lines_of(workplace / "one" / "steps.jsonl"), lines_of(workplace / "two" / "steps.jsonl"))
     assert json.loads((checkpoints.newest(workplace / "two") / "state.json").read_text())["processes"] == 2
+    command[command.index("text.txt")], command[-1] = "-", "never"
+    ended = subprocess.run(command, cwd=workplace, capture_output=True, text=True, env=environment, input="a b\n" * 99)
+    assert ended.returncode != 0
+    assert "several processes cannot read one standard input: write the text to a file first" in ended.stderr
+    assert not (workplace / "never").exists()
+
+
+def test_processes_that_do_not_find_each_other_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    Processes("cpu")  # whose group of one stays
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(TextspaceError, match="torchrun has started several processes, but they found no way"):
+        Processes("cpu")
+
+
+def test_two_runs_do_not_train_in_one_folder(workplace: Path) -> None:
+    recipe = small(RECIPES["vae"]).but(ONE_ALONE)
+    with _alone(workplace / "run", Processes("cpu")):
+        with pytest.raises(TextspaceError, match=r"another process trains in .*run: wait for it to end, or choose"):
+            train(workplace / "text.txt", recipe, workplace / "run", silent=True)
+        assert not (workplace / "run").exists()
+        with _alone(workplace / "another", Processes("cpu")):
+            pass
+    train(workplace / "text.txt", recipe, workplace / "run", silent=True, curves=False)
+
+
+def test_who_asked_for_more_epochs_need_not_ask_again(workplace: Path) -> None:
+    recipe = small(RECIPES["vae"]).but({"training.epochs": 1})
+    train(workplace / "text.txt", recipe, workplace / "longer", silent=True, curves=False)
+    longer = recipe.but({"training.epochs": 3})
+    train(workplace / "text.txt", longer, workplace / "longer", resume=True, silent=True, curves=False)
+    assert Recipe.load(workplace / "longer" / "recipe.json").training.epochs == 3
 
 
 def test_processes_leave_their_group_at_the_end(tmp_path: Path) -> None:

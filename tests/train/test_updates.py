@@ -10,6 +10,7 @@ import pytest
 import torch
 from helpers import changed, copied, small
 
+from textspace.config import Optimizer, Training
 from textspace.errors import TextspaceError
 from textspace.noise import Noise
 from textspace.objectives import build_objective
@@ -18,6 +19,8 @@ from textspace.schedules import Progress
 from textspace.train import checkpoints
 from textspace.train.log import records
 from textspace.train.loop import Trainer
+from textspace.train.optimizers import Mover
+from textspace.train.processes import Processes
 from textspace.train.updates import AggressiveUpdate, Step, Turn
 
 AGGRESSIVE = small(RECIPES["vae-aggressive"])
@@ -368,3 +371,19 @@ def test_a_dual_that_is_not_finite_for_once_is_told_though_the_loss_is(
     assert step.values[step.names.index("loss")].isfinite()
     with pytest.raises(TextspaceError, match="dual_gradient became"):
         trainer.run()
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam", "adamw"])
+def test_a_first_step_that_is_not_finite_leaves_nothing_behind(kind: str) -> None:
+    """Momentum that a first step makes and does not fill would be whatever lay in memory."""
+    mover = Mover(Training(precision="bf16"), Processes("cpu"))
+    parameter = torch.nn.Parameter(torch.ones(1000))
+    momentum = {"momentum": 0.9} if kind == "sgd" else {}
+    optimizer = mover.optimizer([parameter], Optimizer(kind=kind, lr=0.1, **momentum))
+    for gradient in (math.inf, 0.0, 0.0):
+        parameter.grad = torch.full_like(parameter, gradient)
+        mover(optimizer, [parameter], torch.zeros(1), 0.1)
+        assert torch.equal(parameter, torch.ones(1000))
+    parameter.grad = torch.ones_like(parameter)
+    mover(optimizer, [parameter], torch.zeros(1), 0.1)
+    assert (parameter < 1).all()

@@ -34,6 +34,7 @@ from textspace.cli.shared import (
     print_table,
     read_options,
     tell,
+    tell_reading,
     uncut_corpus,
 )
 from textspace.errors import TextspaceError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from textspace.config import Recipe
     from textspace.data.corpus import Corpus
     from textspace.evaluate.examination import Examination
+    from textspace.evaluate.reports.report import Report
     from textspace.folder import Saved
     from textspace.space import Space
 
@@ -146,8 +148,7 @@ def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed:
     records = enumerate(record for part in parts for record in part)
     # Each whole number that row * count / total passes is a row to keep: `count` of them, spread evenly.
     texts = [record.text for row, record in records if row * count // total > (row - 1) * count // total]
-    for line in corpus.report.lines():
-        tell(line)
+    tell_reading(corpus)
     if count < total:
         tell(f"examined {count:,} of {total:,} sentences, spread evenly")
     encoded = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
@@ -298,14 +299,17 @@ def compare(
       textspace compare my-space my-new-space --data my.txt --measure likelihood --samples 100
     """
     from textspace.evaluate.reports.comparison import compare as compared
-    from textspace.evaluate.reports.report import Report
     from textspace.folder import check
 
     names = _names(folders)
     if data is None:
-        if measure or samples or end_token != "included":
-            raise TextspaceError(f"to measure something now, {_GIVE_DATA}")
-        reports = {name: Report.load(_saved_report(folder)) for name, folder in zip(names, folders, strict=True)}
+        given = {"--measure": measure, "--samples": samples, "--tasks": tasks, "--text-column": text_column}
+        given |= {"--label-column": label_column, "--header": header, "--seed": seed or None, "--device": device}
+        given |= {"--suite": suite != "quick" or None, "--precision": precision != "float32" or None}
+        given |= {"--end-token": end_token != "included" or None}
+        if asked_for := [option for option, value in given.items() if value is not None]:
+            raise TextspaceError(f"{asked_for[0]} is for measuring something now: {_GIVE_DATA}")
+        reports = {name: _saved_report(folder) for name, folder in zip(names, folders, strict=True)}
     else:
         for folder in folders:  # before any work is done for one of them
             check(folder)
@@ -333,8 +337,17 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-def _saved_report(folder: Path) -> Path:
-    path = folder if folder.suffix == ".json" else report_folder(folder) / "report.json"
+def _saved_report(folder: Path) -> Report:
+    """What was found when a space was last evaluated, if it is the same still."""
+    from textspace import folder as folders
+    from textspace.evaluate.reports.report import Report
+    from textspace.train.checkpoints import digest
+
+    is_report = folder.suffix == ".json"
+    path = folder if is_report else report_folder(folder) / "report.json"
     if not path.is_file():
         raise TextspaceError(f"there is no report {path}: {_GIVE_DATA}")
-    return path
+    report = Report.load(path)
+    if not is_report and report.space.get("weights") != digest(folders.load(folder).model):
+        raise TextspaceError(f"{path} is of other weights than the space has now: {_GIVE_DATA}")
+    return report

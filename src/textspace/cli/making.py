@@ -114,6 +114,10 @@ def train(
     chosen = (sized(chosen, sizes) if sizes else chosen).with_settings(set_ or [])
     chosen = chosen.but({path: number for path, number in shorthands.items() if number is not None})
     chosen = chosen if sparsity is None else with_sparsity(chosen, sparsity)
+    if chosen.with_settings(set_ or []) != chosen:
+        shorter = {"--epochs": epochs, "--seed": seed, "--sparsity": sparsity}
+        other = " or ".join(option for option, value in shorter.items() if value is not None)
+        raise TextspaceError(f"--set and {other} say two things of one setting: leave out one of them")
     options = read_options(text_column, label_column, header, mixing=mixing)
     if dry_run:
         rehearsal = rehearse(

@@ -20,6 +20,7 @@ from textspace.cli.shared import (
     print_json,
     print_table,
     tell,
+    tell_reading,
     uncut_corpus,
 )
 
@@ -77,8 +78,7 @@ def features(
     make_folder(where)
     corpus = uncut_corpus(data, split, space.recipe, text_column, label_column, header)
     total, texts, labels = _spread(corpus, sentences)
-    for line in corpus.report.lines():
-        tell(line)
+    tell_reading(corpus)
     if len(texts) < total:
         tell(f"read {len(texts):,} of {total:,} sentences, spread evenly")
     found = read_features(

@@ -26,6 +26,7 @@ from textspace.cli.shared import (
     print_json,
     print_lines,
     print_table,
+    tell_reading,
     uncut_corpus,
 )
 
@@ -91,6 +92,7 @@ def sample(
         seed=seed,
         show_progress=not sys.stdout.isatty(),
     )
+    tell_reading(corpus)
     print_lines(made, as_json)
 
 

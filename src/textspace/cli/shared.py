@@ -95,11 +95,15 @@ def uncut_corpus(
 
     options = read_options(text, label, header, valid=0.0, test=0.0)
     corpus = open_corpus(sources(source), options, normalise=recipe.text.normalise)
-    if split is None:
-        return corpus
-    if split not in corpus.splits:
+    if split is not None and split not in corpus.splits:
         raise TextspaceError(f"{source} has no split {split!r}; {nearest(split, corpus.splits)}")
-    return replace(corpus, splits={split: corpus.splits[split]})
+    return corpus if split is None else replace(corpus, splits={split: corpus.splits[split]})
+
+
+def tell_reading(corpus: Corpus | None) -> None:
+    """Say what was skipped, mended or chosen in reading; nothing where nothing was read."""
+    for line in corpus.report.lines() if corpus else ():
+        tell(line)
 
 
 def check_has_data(data: str | None, **about: Any) -> None:

@@ -34,6 +34,7 @@ from textspace.cli.shared import (
     print_lines,
     print_table,
     tell,
+    tell_reading,
     uncut_corpus,
 )
 from textspace.errors import TextspaceError
@@ -131,8 +132,7 @@ def encode(
             kept += codes.nnz if sparse else 0
     more: dict[str, Any] = {"sentences": sentences} if form == "tokens" else {}
     more |= {"share_off": 1 - kept / max(1, written * space.dim)} if sparse else {}
-    for line in corpus.report.lines():
-        tell(line)
+    tell_reading(corpus)
     if as_json and out != "-":
         print_json({"codes": written, "dim": space.dim, "file": out} | more)
     elif out != "-":
@@ -215,6 +215,7 @@ def reconstruct(
         seed=seed,
         show_progress=not sys.stdout.isatty(),
     )
+    tell_reading(corpus)
     if as_json:
         print_json([{"text": text, "reconstruction": again} for text, again in zip(texts, made, strict=True)])
     else:
@@ -245,6 +246,7 @@ def neighbors(
     corpus = uncut_corpus(data, split, space.recipe, text_column, None, header)
     texts = (record.text for part in corpus.splits.values() for record in part)
     found = space.neighbors(text, texts, k, show_progress=True)
+    tell_reading(corpus)
     if as_json:
         print_json([neighbor._asdict() for neighbor in found])
         return
@@ -304,8 +306,7 @@ def score(
         raise TextspaceError(f"{source} has the splits {', '.join(corpus.splits)}: choose one with --split")
     (chosen,) = corpus.splits.values()
     texts = [record.text for record in track(chosen, "reading", True, len(chosen))]
-    for line in corpus.report.lines():
-        tell(line)
+    tell_reading(corpus)
     encoded = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
     if unknown := encoded.unknown_share:
         tell(f"{unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textspace.data.content import TRAINING_TEXT, Content
+from textspace.data.content import TRAINING_TEXT, Content, Sketch
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
@@ -106,9 +106,11 @@ def subject_of(
         if name not in there
     ]
     train = encoded.contents.get("train")
-    own_train = None if train is None else _is_of_training(space, corpus.name, train.text)
+    own_train = None if train is None else _is_of_training(space, corpus.name, train)
     if "train" in splits and own_train is False:
         notes.append("train: these are not the sentences the space was trained on")
+    if not own_train and (met := _met_in_training(space, splits["test"])):
+        notes.append(met)
     if unknown := facts["test"].unknown:
         notes.append(f"test: {unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
     return SourcedSubject(
@@ -133,7 +135,7 @@ def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -
     uncut = open_corpus(source, replace(options, valid=0.0, test=0.0), normalise=normalise)
     if source != "-" and _may_hold_training(space, uncut):
         cut = open_corpus(source, options, normalise=normalise)  # of several sources some may have been cut
-        if _is_of_training(space, cut.name, Content.of(cut.splits["train"]).text):
+        if _is_of_training(space, cut.name, Content.of(cut.splits["train"])):
             return cut
     if set(uncut.splits) != {"train"}:
         # Training cuts the validation split from a training split that has none beside it: so do we, and the two stay
@@ -141,7 +143,7 @@ def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -
         same = "valid" in uncut.splits or "train" not in uncut.splits
         return uncut if same else open_corpus(source, options, normalise=normalise)
     whole = uncut.splits["train"]
-    other = "is not the text the space was trained on"
+    other = "is not, as a whole, the text the space was trained on"
     notes.append(f"{uncut.name} has no splits and {other}: all of it is the test split")
     return replace(uncut, splits={"test": whole})
 
@@ -152,7 +154,7 @@ def _may_hold_training(space: Space, uncut: Corpus) -> bool:
     return train is not None and (known is None or known["sentences"] <= len(train))
 
 
-def _is_of_training(space: Space, name: str, text: Mapping[str, Any]) -> bool | None:
+def _is_of_training(space: Space, name: str, content: Content) -> bool | None:
     """Whether a space was trained on a text; None where that is not known.
 
     Of a space that does not know its text's digest, since it was made before there was one, the name decides.
@@ -160,7 +162,20 @@ def _is_of_training(space: Space, name: str, text: Mapping[str, Any]) -> bool | 
     known = space.metrics.get(TRAINING_TEXT)
     if known is None:
         return True if name == space.metrics.get("source") else None
-    return bool(known == text)
+    return content.is_text(known)
+
+
+def _met_in_training(space: Space, test: Sentences) -> str | None:
+    """A sentence where a text that is not that of training has some of its sentences all the same."""
+    sketch = space.metrics.get(TRAINING_TEXT, {}).get("sketch")
+    met, looked_up = Sketch.of(sketch).met(test.texts) if sketch else (0, 0)
+    if not met:
+        return None
+    of = "different test sentences" if looked_up == len(set(test.texts)) else "test sentences that were looked up"
+    return (
+        f"test: {met:,} of {looked_up:,} {of} are in the text the space was trained on, which flatters its numbers: "
+        "give sentences that it has not met"
+    )
 
 
 def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:

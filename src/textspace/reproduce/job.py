@@ -96,17 +96,21 @@ class Job:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Job:
-        return cls(**data | {"recipe": Recipe.parse(data["recipe"]), "measures": tuple(data["measures"])})
+        try:
+            return cls(**data | {"recipe": Recipe.parse(data["recipe"]), "measures": tuple(data["measures"])})
+        except (TypeError, LookupError):
+            raise TextspaceError(f"a {JOB} is damaged or of another version: remove its folder, or update") from None
 
     # What was done already
 
     def is_trained(self, numbers: Mapping[str, Any]) -> bool:
         """Whether a run is the one asked for: of this recipe and text, and it stopped by itself or is as long."""
-        if numbers.get("digest") != self.digest or numbers["steps_at_most"] != self.recipe.training.steps:
+        if numbers.get("digest") != self.digest or numbers.get("steps_at_most") != self.recipe.training.steps:
             return False
         if self._differs(numbers):
             return False
-        return numbers["epochs"] >= self.recipe.training.epochs or numbers["epochs"] < numbers["epochs_at_most"]
+        trained, most = numbers.get("epochs", 0), numbers.get("epochs_at_most", 0)
+        return bool(trained >= self.recipe.training.epochs or trained < most)
 
     def _differs(self, facts: Mapping[str, Any]) -> bool:
         """Whether something was made of other text; of what says nothing of its text that is not known."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -265,6 +265,9 @@ def gathered(
 ) -> Reproduction:
     """What there is of some runs, in `out` or known before, with all else that is known; arguments as of `run`."""
     before = known.runs if known else {}
+    if known is not None:  # of what was asked for, runs with other settings are no answer
+        others = {name: run for name, run in before.items() if name not in jobs or jobs[name].is_done(run)}
+        known = replace(known, runs=others)
     runs = {
         name: before[name] if job.is_done(before.get(name, {})) else _run(name, job, out, (ended or {}).get(name))
         for name, job in jobs.items()
@@ -297,7 +300,7 @@ def _run(name: str, job: Job, out: Path, ended: Ended | None) -> dict[str, Any]:
 def collected(folder: Path, *, with_numbers: bool = True) -> dict[str, Any]:
     """The numbers of the run in a folder, where it has ended, and its validations so far."""
     found = read_json(folder / NUMBERS) if with_numbers else {}
-    if lines := validations(folder):
+    if lines := [line for line in validations(folder) if {"epoch", "seconds"} <= line.keys()]:
         known = [name for name in CURVES if any(name in line for line in lines)]
         found["by_epoch"] = {name: [_rounded(line.get(name)) for line in lines] for name in known}
         found["epoch"] = [round(line["epoch"], 3) for line in lines]

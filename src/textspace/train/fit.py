@@ -6,10 +6,13 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel
 
 import textspace
@@ -17,7 +20,7 @@ from textspace import folder as folders
 from textspace.coder import Coder
 from textspace.config import PretrainedEncoder, Recipe
 from textspace.data.batching import Mixing
-from textspace.data.content import TRAINING_TEXT
+from textspace.data.content import TRAINING_TEXT, Sketch
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
 from textspace.data.options import ReadOptions
@@ -36,10 +39,12 @@ from textspace.pretrained import EncoderFiles
 from textspace.recipes import recipe as recipe_named
 from textspace.token_codes import TokenCodes
 from textspace.train import checkpoints
+from textspace.train.beginning import Beginning, Noted
 from textspace.train.curves import draw_curves
 from textspace.train.loop import Interrupted, Trained, Trainer
 from textspace.train.pretraining import pretrain
 from textspace.train.processes import Processes
+from textspace.train.resuming import with_own_length_of_first_phase
 
 __all__ = ["Prepared", "Rehearsal", "cache_folder", "prepare", "rehearse", "train"]
 
@@ -137,9 +142,49 @@ def train(
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
     if not resume and (folder / "metrics.json").exists():
         raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
+    recipe = recipe if resume else with_own_length_of_first_phase(recipe)
     processes = Processes(device)
-    corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    beginning = _Beginning.of(recipe, folder if resume else None, init)
+    if processes.count > 1 and "-" in (source if isinstance(source, list | tuple) else [source]):
+        raise TextspaceError("several processes cannot read one standard input: write the text to a file first")
+    with _alone(folder, processes):
+        corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
+        beginning = Beginning.of(recipe, folder if resume else None, init)
+        return _trained(corpus, recipe, folder, beginning, options.mixing, processes, silent, curves, say)
+
+
+@contextmanager
+def _alone(folder: Path, processes: Processes) -> Iterator[None]:
+    """One run at a time in a folder; the first of its processes sees to it."""
+    name = sha256(str(folder.resolve()).encode()).hexdigest()[:24]
+    lock = FileLock(cache_folder() / "running" / name)
+    try:
+        if processes.first:
+            Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+    except Timeout:
+        raise TextspaceError(
+            f"another process trains in {folder}: wait for it to end, or choose another folder with --out"
+        ) from None
+    except OSError:  # a cache that cannot be written is told by those who need it
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _trained(
+    corpus: Corpus,
+    recipe: Recipe,
+    folder: Path,
+    beginning: Beginning,
+    mixing: Mixing,
+    processes: Processes,
+    silent: bool,
+    curves: bool,
+    say: Callable[[str], None],
+) -> Trained:
+    """Train from the beginning to the end; arguments as of `train`."""
 
     def made(prepared: Prepared) -> tuple[dict[str, EncodedSplit], Model]:
         return _needed(prepared), beginning.model(recipe, prepared.tokenizer)
@@ -149,15 +194,18 @@ def train(
         for line in corpus.report.lines():
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing, or of another model
-        if not resume:
-            checkpoints.write_file(folder / "recipe.json", recipe.to_json().encode())
+        if not beginning.resumed:
+            checkpoints.write_file(folder / folders.RECIPE, recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
+            Noted.of(prepared.fingerprint, beginning.start).write(folder)
     processes.wait()
     if not processes.first:
         prepared = prepare(corpus, recipe, tokenizer=folders.load_tokenizer(folder, recipe))
         splits, model = made(prepared)
+    if (noted := Noted.read(folder)) and noted.data != prepared.fingerprint:
+        raise TextspaceError(f"the run in {folder} began with other text: go on with the same source and options")
     if beginning.has_first_phase:
-        _first_phase(recipe, model, prepared, folder, processes, options.mixing, silent, say)
+        _first_phase(recipe, model, prepared, folder, processes, mixing, silent, say)
     trainer = Trainer(
         recipe,
         model,
@@ -166,26 +214,28 @@ def train(
         folder,
         data=prepared.fingerprint,
         processes=processes,
-        mixing=options.mixing,
+        mixing=mixing,
         silent=silent,
     )
     if beginning.goes_on:
         trainer.resume()
+        if processes.first:  # it may be asked to go on for longer than before
+            checkpoints.write_file(folder / folders.RECIPE, recipe.to_json().encode())
     trained = trainer.run()
     if processes.first:
         metrics: dict[str, Any] = {
             "textspace": textspace.__version__,
             "source": corpus.name,
-            TRAINING_TEXT: prepared.encoded.contents["train"].text,
+            TRAINING_TEXT: _text_of_training(prepared, folder),
             "trained": asdict(trained),
             "parameters": model.parameter_counts(),
             "report": corpus.report.lines(),
             METRIC: Lengths.of(splits["train"].lengths - 2, recipe.text.max_tokens).to_list(),
         }
         if len(corpus.sources) > 1:
-            metrics |= {"sources": list(source_names(corpus)), "mixing": options.mixing}
-        if (told := folder / PRETRAINING).exists():
-            metrics["pretraining"] = json.loads(told.read_text(encoding="utf-8"))
+            metrics |= {"sources": list(source_names(corpus)), "mixing": mixing}
+        with suppress(OSError, ValueError):  # not there, or damaged
+            metrics["pretraining"] = json.loads((folder / PRETRAINING).read_text(encoding="utf-8"))
         for name in ("valid", "test"):
             if name in splits and len(splits[name]):
                 measured = likelihood(model, splits[name], seed=seed_of(recipe.training.seed, "validation"))
@@ -214,40 +264,12 @@ def train(
     return trained
 
 
-@dataclass(frozen=True)
-class _Beginning:
-    """What a run begins with.
-
-    Args:
-        tokenizer: the one that is there already; None to learn one.
-        goes_on: whether there are weights of its own to go on with.
-        has_first_phase: whether it begins with the first phase of its recipe.
-        start: the space that it starts from.
-        init: the folder of that space.
-    """
-
-    tokenizer: Tokenizer | None
-    goes_on: bool
-    has_first_phase: bool
-    start: folders.Saved | None = None
-    init: Path | str | None = None
-
-    @classmethod
-    def of(cls, recipe: Recipe, resumed: Path | None, init: Path | str | None) -> _Beginning:
-        """Of a run that goes on in the folder `resumed`, else starts from the space in `init`, else from nothing."""
-        two_phases = recipe.pretrain is not None and init is None
-        if resumed is not None:
-            goes_on = not two_phases or checkpoints.newest(resumed) is not None
-            return cls(folders.load_tokenizer(resumed, recipe), goes_on, two_phases and not goes_on)
-        start = folders.load(init) if init is not None else None
-        return cls(start.tokenizer if start else None, False, two_phases, start, init)
-
-    def model(self, recipe: Recipe, tokenizer: Tokenizer) -> Model:
-        """With the weights of the space that it starts from."""
-        model = Model(recipe, len(tokenizer), tokenizer.encoder if self.goes_on or self.start else None)
-        if self.start:
-            checkpoints.load_weights(model, checkpoints.weights(self.start.model), str(self.init))
-        return model
+def _text_of_training(prepared: Prepared, folder: Path) -> dict[str, Any]:
+    """What the text was, with what the space it started from had learnt from before."""
+    content = prepared.encoded.contents["train"]
+    noted = Noted.read(folder)
+    earlier = noted.sketch if noted else None
+    return content.text | ({"sketch": Sketch.of(content.sketch.written, earlier).written} if earlier else {})
 
 
 def _first_phase(
@@ -335,7 +357,7 @@ def rehearse(
     """
     options = options or ReadOptions()
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    beginning = _Beginning.of(recipe, resumed, init)
+    beginning = Beginning.of(recipe, resumed, init)
     prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=True)
     splits = _needed(prepared)
     model = beginning.model(recipe, prepared.tokenizer)

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,17 +103,22 @@ class StepLog:
             raise self._bad[0]
 
     def write(self, line: dict[str, Any]) -> None:
-        try:
+        with self._sentence_for_failure():
             self._file.write(json.dumps(line).encode() + b"\n")
             self._file.flush()
-        except OSError as error:
-            raise TextspaceError(f"could not write {self.path}: {error.strerror or error}; free some space") from None
 
     def close(self) -> None:
-        self._file.flush()
-        if self.path is not None:
-            os.fsync(self._file.fileno())
-        self._file.close()
+        with self._sentence_for_failure(), self._file:
+            self._file.flush()
+            if self.path is not None:
+                os.fsync(self._file.fileno())
+
+    @contextmanager
+    def _sentence_for_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise TextspaceError(f"could not write {self.path}: {error.strerror or error}; free some space") from None
 
 
 class NotFiniteError(Exception):

@@ -178,8 +178,8 @@ class Trainer:
             ) from None
         finally:
             self.display.close()
-            self.log.close()
             self._save_best()
+            self.log.close()
         checkpoints.load_weights(self.model, self.best_weights, "memory")
         return self._summary(stopped)
 

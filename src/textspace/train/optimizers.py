@@ -48,6 +48,9 @@ class Mover:
 
     def optimizer(self, parameters: list[nn.Parameter], config: Optimizer) -> torch.optim.Optimizer:
         made = OPTIMIZERS[config.kind](parameters, config)
+        if config.kind == "sgd" and config.momentum:  # else the first step makes it, unfilled where that moves nothing
+            for parameter in parameters:
+                made.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self._in_a_row[made] = torch.zeros((), device=self.processes.device)
         return made
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from textspace.config import Recipe
+from textspace.config import PretrainedEncoder, Recipe
 from textspace.data.batching import Mixing
 from textspace.model import Model
 from textspace.posteriors import POSTERIORS
@@ -91,12 +91,15 @@ def pretrain(
     named = weight_relevant(phase).but(
         {"training.epochs": phase.training.epochs, "training.steps": phase.training.steps}
     )
-    known = as_first_written(json.dumps([named.model_dump(mode="json"), data, vocabulary, mixing]))
+    model = Model(phase, vocabulary)
+    facts = [named.model_dump(mode="json"), data, vocabulary, mixing]
+    if isinstance(recipe.encoder, PretrainedEncoder):  # whose name does not say what it has learnt
+        facts.append(checkpoints.digest(model))
+    known = as_first_written(json.dumps(facts))
     key = sha256(known.encode()).hexdigest()[:24]
     folder = cache / "pretrained" / key
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / "lock", processes):
-        model = Model(phase, vocabulary)
         trainer = Trainer(
             phase,
             model,

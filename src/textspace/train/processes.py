@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -27,21 +28,23 @@ class Processes:
         device: "cpu", "cuda" or "cuda:1"; by default the GPU where there is one.
     """
 
-    def __init__(self, device: str | None = None) -> None:
-        if device is not None and device.startswith("cuda") and not torch.cuda.is_available():
-            raise TextspaceError(f"device {device!r} was asked for, but PyTorch sees no GPU here: use --device cpu")
-        self._state = PartialState(cpu=device == "cpu")
+    def __init__(self, device: str | torch.device | None = None) -> None:
+        asked = None if device is None else str(device)
+        if asked is not None and asked.startswith("cuda") and not torch.cuda.is_available():
+            raise TextspaceError(f"device {asked!r} was asked for, but PyTorch sees no GPU here: use --device cpu")
+        self._state = PartialState(cpu=asked == "cpu" or not torch.cuda.is_available())
         self.rank: int = self._state.process_index
         self.count: int = self._state.num_processes
+        if self.count == 1 < int(os.environ.get("WORLD_SIZE", "1")):
+            raise TextspaceError("torchrun has started several processes, but they found no way to talk to each other")
         if self.count > 1:
             atexit.unregister(_leave)
             atexit.register(_leave)
-        try:
-            # What accelerate says of one process is what it was first asked for, whoever asked.
-            usual = "cuda" if torch.cuda.is_available() else "cpu"
-            self.device = self._state.device if self.count > 1 else torch.device(device or usual)
-        except RuntimeError:
-            raise TextspaceError(f"there is no device {device!r}: use cpu, cuda or cuda:1") from None
+        # What accelerate says of one process is what it was first asked for, whoever asked.
+        usual = "cuda" if torch.cuda.is_available() else "cpu"
+        self.device = self._state.device if self.count > 1 else _usable(usual if asked is None else asked)
+        if self.device.type == "cuda" and self.device.index is not None:
+            torch.cuda.set_device(self.device)  # where kernels of our own are started
 
     @property
     def first(self) -> bool:
@@ -79,6 +82,21 @@ class Processes:
 
     def wait(self) -> None:
         self._state.wait_for_everyone()
+
+
+def _usable(name: str) -> torch.device:
+    """The device of a name, if there is one and a tensor can be made there and fetched."""
+    try:
+        device = torch.device(name)
+        if device.type == "cuda":  # trying would take memory of the GPU from whoever computes there
+            there = device.index is None or device.index < torch.cuda.device_count()
+        else:
+            there = torch.zeros(1, device=device).tolist() == [0.0]
+    except Exception:  # what is not built into PyTorch raises almost anything
+        there = False
+    if not there:
+        raise TextspaceError(f"there is no device {name!r}: use cpu, cuda or cuda:1")
+    return device
 
 
 def _leave() -> None:

@@ -11,18 +11,32 @@ from torch import Tensor
 
 from textspace.config import Recipe
 
-__all__ = ["as_first_written", "own_random_states", "random_states", "weight_relevant"]
+__all__ = [
+    "as_first_written",
+    "own_random_states",
+    "random_states",
+    "weight_relevant",
+    "with_own_length_of_first_phase",
+]
 
 
 def weight_relevant(recipe: Recipe) -> Recipe:
     """What decides the next step; how long to go on, and how often to look, may change on resuming.
 
-    Where a schedule is in shares of the run, its length decides too.
+    Where a schedule is in shares of the run, its length decides too; and the first of two phases has a length.
     """
+    recipe = with_own_length_of_first_phase(recipe)
     free: dict[str, Any] = {"validate_every": None, "checkpoint_every": None}
     if not _counts_shares_of_the_run(recipe.model_dump()):
-        free |= {"epochs": 1, "steps": None}
+        free |= {"epochs": 1} if recipe.pretrain else {"epochs": 1, "steps": None}
     return recipe.but({"name": "", "about": "", "citation": ""} | {f"training.{k}": v for k, v in free.items()})
+
+
+def with_own_length_of_first_phase(recipe: Recipe) -> Recipe:
+    """The epochs of the first phase, where there are two, as a setting of their own, and not those of the second."""
+    if recipe.pretrain is None or recipe.pretrain.epochs is not None:
+        return recipe
+    return recipe.but({"pretrain.epochs": recipe.training.epochs})
 
 
 def as_first_written(recipe_json: str) -> str:
@@ -47,7 +61,7 @@ def random_states() -> dict[str, Tensor]:
 @contextmanager
 def own_random_states(seed: int, states: Mapping[str, Tensor]) -> Iterator[None]:
     """Torch's generators seeded, or in the states of a run that is resumed; afterwards as the caller had them."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_available() else []):
         torch.manual_seed(seed)
         for name, state in states.items():
             if name == "cpu":

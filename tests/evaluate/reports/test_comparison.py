@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -321,6 +322,12 @@ def test_without_data_the_reports_in_the_folders_are_compared(places: Path, tmp_
     code, _, err = command("compare", spaces[0], str(places / "again" / "one"), "--out", str(tmp_path))
     assert code == 2
     assert "evaluation/report.json: give text to measure on" in err
+    shutil.copytree(places / "one" / "evaluation", places / "again" / "one" / "evaluation", dirs_exist_ok=True)
+    assert command("compare", spaces[1], str(places / "again" / "one"), "--out", str(tmp_path))[0] == 0  # equal weights
+    shutil.copytree(places / "one" / "evaluation", places / "two" / "evaluation", dirs_exist_ok=True)
+    code, _, err = command("compare", *spaces, "--out", str(tmp_path))
+    assert code == 2
+    assert "report.json is of other weights than the space has now: give text to measure on" in err
 
 
 MISTAKES = {
@@ -330,7 +337,18 @@ MISTAKES = {
         ["one", "nowhere", "--data", "held-out.txt", "--measure", "training_curves"],
         "is not a trained space",
     ),
-    "measure without data": (["one", "two", "--measure", "posterior"], "give text to measure on"),
+    **{
+        f"{option} without data": (["one", "two", option, *value], f"{option} is for measuring something now: give")
+        for option, *value in [
+            ("--measure", "posterior"),
+            ("--suite", "full"),
+            ("--seed", "5"),
+            ("--precision", "foo"),
+            ("--text-column", "3"),
+            ("--header",),
+            ("--end-token", "dropped"),
+        ]
+    },
 }
 
 
