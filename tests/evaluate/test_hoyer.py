@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from textspace.evaluate.hoyer import average_hoyer, deviations, hoyer
+from textspace.evaluate.hoyer import average_hoyer, deviations, hoyer, hoyer_error
+from textspace.evaluate.text_metrics import jackknife_error
 
 
 @pytest.fixture
@@ -75,7 +76,54 @@ def test_codes_of_zeros_have_no_hoyer_and_are_counted() -> None:
     assert average_hoyer(np.ones((3, 2))).zeros == 3
 
 
-def test_the_error_is_the_spread_over_other_sentences(chance) -> None:
-    found = [average_hoyer(chance.normal(size=(100, 8)) * (chance.random((100, 8)) < 0.5)).there_M for _ in range(200)]
-    errors = [values.std(ddof=1) / math.sqrt(len(values)) for values in found]
-    assert np.mean(errors) == pytest.approx(np.std([values.mean() for values in found]), rel=0.2)
+# Errors
+
+
+def gaps(chance: np.random.Generator) -> np.ndarray:
+    return chance.normal(size=(100, 8)) * (chance.random((100, 8)) < 0.5)
+
+
+def offset(chance: np.random.Generator) -> np.ndarray:
+    """Two dimensions of eight that are far from 0, so that all of Hoyer hangs on their deviations."""
+    return chance.normal(size=(100, 8)) + np.where(np.arange(8) < 2, 10, 0)
+
+
+def rare(chance: np.random.Generator) -> np.ndarray:
+    """Half of the dimensions are off in all but a few sentences, whose values make their deviations."""
+    return 0.5 + chance.normal(size=(100, 8)) * (chance.random((100, 8)) < np.where(np.arange(8) % 2, 1, 0.1))
+
+
+@pytest.mark.parametrize(("codes", "least", "most"), [(gaps, 0.8, 1.2), (offset, 0.8, 1.3), (rare, 0.8, 2)])
+def test_the_error_is_the_spread_over_other_sentences(codes, least: float, most: float, chance) -> None:
+    drawn = [codes(chance) for _ in range(200)]
+    spread = np.std([average_hoyer(codes_NZ).there_M.mean() for codes_NZ in drawn])
+    assert least < math.sqrt(np.mean([hoyer_error(codes_NZ) ** 2 for codes_NZ in drawn])) / spread < most
+
+
+def test_tokens_of_a_sentence_that_are_alike_make_the_error_larger(chance) -> None:
+    owner_N = np.arange(60).repeat(5)
+    drawn = [
+        (chance.exponential(size=(60, 1)) * chance.normal(size=(60, 6)) + [8, 0, 0, 0, 0, 0]).repeat(5, axis=0)
+        + 0.2 * chance.normal(size=(300, 6))
+        for _ in range(200)
+    ]
+    spread = np.std([average_hoyer(codes_NZ).there_M.mean() for codes_NZ in drawn])
+    told = [math.sqrt(np.mean([hoyer_error(codes_NZ, of) ** 2 for codes_NZ in drawn])) for of in (owner_N, None)]
+    assert told[0] == pytest.approx(spread, rel=0.2)
+    assert told[1] < 0.6 * spread
+
+
+def test_the_error_is_the_jackknife_of_codes_scaled_anew(chance) -> None:
+    codes_NZ = chance.normal(size=(90, 5)) * (chance.random((90, 5)) < 0.3) + [0, 3, 0, 0, 0]
+    codes_NZ = np.concatenate([codes_NZ, np.full((90, 1), 7.0), np.eye(90)[:, :1]], axis=1)  # dead, and all but dead
+    codes_NZ[:4] = 0
+    expected = jackknife_error(lambda rows: float(average_hoyer(codes_NZ[rows]).there_M.mean()), 90)
+    assert hoyer_error(codes_NZ) == pytest.approx(expected, rel=1e-9)
+    assert hoyer_error(codes_NZ, np.arange(90) + 5) == pytest.approx(expected, rel=1e-9)
+    doubled = hoyer_error(codes_NZ.repeat(2, axis=0), np.arange(90).repeat(2))
+    assert doubled == pytest.approx(expected, rel=1e-9)
+
+
+def test_too_few_codes_have_no_error() -> None:
+    for codes_NZ in (np.ones((1, 2)), np.eye(2), np.zeros((5, 2)), np.zeros((0, 2))):
+        assert hoyer_error(codes_NZ) is None

@@ -101,6 +101,33 @@ def test_errors_are_as_large_as_what_other_sentences_would_change(chance) -> Non
         assert told == pytest.approx(spread, rel=0.35)
 
 
+def test_errors_of_tokens_dealt_out_anew_know_whose_they_are(chance) -> None:
+    """Sentences whose tokens all point the same way, more or less so: dealt out, they make many sentences alike."""
+    found = []
+    for seed in range(150):
+        vectors = [np.eye(8)[0] * chance.normal(1, 1) + 0.3 * chance.normal(size=(12, 8)) for _ in range(40)]
+        found.append(isotropy_of(vectors, [range(12)] * 40, seed=seed))
+    for name in ("intra_dealt", "intra_beyond_dealt"):
+        spread = np.std([value(each, name) for each in found], ddof=1)
+        told = np.sqrt(np.mean([getattr(each, name).stderr ** 2 for each in found]))
+        assert told == pytest.approx(spread, rel=0.2)
+
+
+def test_without_a_block_its_tokens_are_gone_wherever_they_were_dealt(chance) -> None:
+    vectors, ids = drawn(chance, 12)
+    found = isotropy_of(vectors, ids, seed=5)
+    vectors_MD, owner_M = np.concatenate(vectors), np.arange(12).repeat([len(each) for each in ids])
+    dealt_M = np.random.default_rng(5).permutation(len(owner_M))
+
+    def of(rows: np.ndarray) -> float:
+        kept_M = np.isin(owner_M[dealt_M], rows)
+        left = [vectors_MD[dealt_M[kept_M & (owner_M == row)]] for row in range(12)]
+        return float(np.mean([np.mean([cosine(one, of.mean(0)) for one in of]) for of in left if len(of) > 1]))
+
+    assert value(found, "intra_dealt") == pytest.approx(of(np.arange(12)))
+    assert found.intra_dealt.stderr == pytest.approx(jackknife_error(of, 12))
+
+
 def test_directions_at_random_are_isotropic_and_as_alike_as_dealt_out_anew(chance) -> None:
     ids = [chance.integers(20, size=9) for _ in range(400)]
     found = isotropy_of([chance.normal(size=(9, 50)) for _ in ids], ids)

@@ -15,7 +15,7 @@ from textspace.distributions import draw
 from textspace.evaluate import code_statistics
 from textspace.evaluate import posterior as module
 from textspace.evaluate.code_statistics import covariance_of_means, gaussian_kl, mean_cosine, mutual_information
-from textspace.evaluate.hoyer import average_hoyer
+from textspace.evaluate.hoyer import average_hoyer, hoyer_error
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.posterior import PosteriorStatistics, posterior_statistics
 from textspace.model import Model
@@ -206,7 +206,7 @@ def test_the_whole_of_a_small_model(tiny_model, split) -> None:
     for key, codes_NZ in (("hoyer_samples", site.value_SBZ[0].double()), ("hoyer_means", mean_NZ)):
         hoyer_N = average_hoyer(codes_NZ.numpy()).values_N
         assert estimates[key].value == pytest.approx(hoyer_N.mean(), abs=1e-4)
-        assert estimates[key].stderr == pytest.approx(hoyer_N.std(ddof=1) / math.sqrt(len(split)), abs=1e-4)
+        assert estimates[key].stderr == pytest.approx(hoyer_error(codes_NZ.numpy()), abs=1e-4)
     # the mean KL is what a code tells about its sentence and how far all codes together lie from the prior
     rest = found.kl_Z.sum() - estimates["mi"].value
     assert 0 < estimates["marginal_kl"].value < rest + 3 * estimates["mi"].stderr

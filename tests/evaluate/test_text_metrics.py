@@ -208,17 +208,27 @@ def test_self_bleu_is_sacrebleus_with_all_others_as_references() -> None:
     texts = [*MADE[:25], MADE[3], "", "dogs dogs dogs dogs dogs", "cats", "cats cats sees cats dogs " * 5]
     metric = BLEU(tokenize="none", effective_order=True)
     direct = [metric.sentence_score(text, texts[:row] + texts[row + 1 :]).score for row, text in enumerate(texts)]
+    direct[texts.index("")] = np.nan  # for which sacrebleu has a 0
     np.testing.assert_allclose(self_bleu(texts), direct)
-    assert np.std(direct) > 5
+    assert np.nanstd(direct) > 5
     metric = BLEU(tokenize="none", effective_order=True, max_ngram_order=2)
     direct = [metric.sentence_score(text, texts[:row] + texts[row + 1 :]).score for row, text in enumerate(texts)]
+    direct[texts.index("")] = np.nan
     np.testing.assert_allclose(self_bleu(texts, 2), direct)
 
 
 def test_self_bleu_of_equal_and_of_unlike_sentences() -> None:
     np.testing.assert_allclose(self_bleu(["a b c d e"] * 3), 100)
     np.testing.assert_allclose(self_bleu(["a b c d", "e f g h", "i j k l"]), 0)
-    assert self_bleu(["", ""]).tolist() == [0, 0]
+
+
+def test_empty_sentences_have_no_self_bleu_and_are_alike_in_a_comparison_of_two() -> None:
+    assert np.isnan(self_bleu(["", ""])).all()
+    np.testing.assert_allclose(self_bleu(["a b c d", "", "a b c d", " "]), [100, np.nan, 100, np.nan])
+    np.testing.assert_allclose(sentence_bleu(["", "", "a b", " "], ["", "a b", "", ""], 4), [100, 0, 0, 100])
+    scores = score_reconstructions(["", "a b"], ["", "a b"])
+    np.testing.assert_allclose(scores.sentence_bleu1_N, [100, 100])
+    assert scores.exact_N.tolist() == [1, 1]
 
 
 def test_one_sentence_has_no_self_bleu_and_two_have_no_error_of_it() -> None:

@@ -16,7 +16,6 @@ from textspace.data.encoded import EncodedSplit
 from textspace.evaluate import posterior as module
 from textspace.evaluate.code_statistics import Information, Mean, gaussian_kl, mean_cosine
 from textspace.evaluate.examination import examine
-from textspace.evaluate.hoyer import Hoyer
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measures.language_modelling import posterior_findings
 from textspace.evaluate.posterior import PosteriorStatistics, posterior_statistics
@@ -195,9 +194,13 @@ def test_every_error_of_a_space_is_over_sentences(model: Model, split: EncodedSp
     sentence_M = np.arange(20).repeat(split.lengths)
     information = Information(*np.random.default_rng(0).normal(sentence_M, size=(2, len(sentence_M))))
     monkeypatch.setattr(module, "mutual_information", lambda *_: information)
-    monkeypatch.setattr(module, "average_hoyer", lambda _: Hoyer(information.counted_N, 0))
+    owners = []
+    monkeypatch.setattr(module, "hoyer_error", lambda _, owner_M: owners.append(owner_M) or 0.5)
     found = posterior_statistics(model, split)
-    assert found.mi == found.hoyer_samples == found.hoyer_means == Mean.of(information.counted_N, sentence_M)
+    assert found.mi == Mean.of(information.counted_N, sentence_M)
+    assert found.hoyer_samples.stderr == found.hoyer_means.stderr == 0.5
+    for owner_M in owners:
+        np.testing.assert_array_equal(owner_M, sentence_M)
     assert found.mi_leave_one_out == Mean.of(information.left_out_N, sentence_M)
     assert found.feature_cosine == pytest.approx(mean_cosine(features_MH, sentence_M), rel=1e-3)
 

@@ -8,14 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.evaluate.statistics import ROUNDING
+from textspace.evaluate.statistics import BLOCKS, ROUNDING
 
-__all__ = ["AVERAGE_HOYER", "Hoyer", "average_hoyer", "deviations", "hoyer"]
+__all__ = ["AVERAGE_HOYER", "Hoyer", "average_hoyer", "deviations", "hoyer", "hoyer_error"]
 
 AVERAGE_HOYER = "average Hoyer (0 dense, 1 one dimension each)"
 """How the names of estimates begin; what the codes are follows."""
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 def hoyer(codes_NZ: Floats) -> Floats:
@@ -65,3 +66,34 @@ def average_hoyer(codes_NZ: Floats) -> Hoyer:
     deviation_Z = deviations(codes_NZ)
     scaled_NZ = np.divide(codes_NZ, deviation_Z, where=deviation_Z > 0, out=np.zeros_like(codes_NZ))
     return Hoyer(hoyer(scaled_NZ), int((deviation_Z == 0).sum()))
+
+
+def hoyer_error(codes_NZ: Floats, sentence_N: Integers | None = None) -> float | None:
+    """Standard error of the mean of `average_hoyer` by a jackknife over blocks of sentences; None for too few.
+
+    A deviation is estimated from the same codes and moves the Hoyer of all sentences at once, which the spread of their
+    values does not show: without each block the deviations are taken anew. `sentence_N` says which codes are of one
+    sentence, where it has several: they are left out together.
+    """
+    count, dims = codes_NZ.shape
+    _, number_N = np.unique(np.arange(count) if sentence_N is None else sentence_N, return_inverse=True)
+    blocks = min(BLOCKS, int(number_N.max(initial=-1)) + 1)
+    if blocks < 2:
+        return None
+    kept_BN = (number_N % blocks != np.arange(blocks)[:, None]).astype(np.float64)
+    left_B1 = kept_BN.sum(1, keepdims=True)
+    work_NZ = codes_NZ - codes_NZ.mean(0)  # used again and again: memory costs more here than arithmetic
+    mean_BZ = kept_BN @ work_NZ / left_B1
+    variance_BZ = kept_BN @ np.square(work_NZ, out=work_NZ) / left_B1 - mean_BZ**2
+    deviation_BZ = np.sqrt(variance_BZ.clip(min=0))
+    np.abs(codes_NZ, out=work_NZ)
+    alive_BZ = deviation_BZ > ROUNDING * work_NZ.max(0)
+    scale_ZB = np.divide(1, deviation_BZ, where=alive_BZ, out=np.zeros_like(deviation_BZ)).T
+    # All scalings at once: l1 and l2 of a scaled code are products of its sizes, or squares, with the scales.
+    l1_NB = work_NZ @ scale_ZB
+    l2_NB = np.sqrt(np.square(work_NZ, out=work_NZ) @ scale_ZB**2)
+    there_NB = kept_BN.T * (l2_NB > 0)
+    ratio_B = (there_NB * l1_NB / np.where(l2_NB > 0, l2_NB, 1)).sum(0) / np.maximum(there_NB.sum(0), 1)
+    if not there_NB.any(0).all():
+        return None
+    return float(np.sqrt((blocks - 1) * ratio_B.var()) / (math.sqrt(dims) - 1))

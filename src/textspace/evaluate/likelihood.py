@@ -30,7 +30,16 @@ from textspace.types import Batch, EndToken, Pass
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
 
-__all__ = ["Likelihood", "Prior", "batches_of", "lengths_for", "likelihood", "log_px_SB", "weighted_bound"]
+__all__ = [
+    "Likelihood",
+    "Prior",
+    "batches_of",
+    "given_beforehand",
+    "lengths_for",
+    "likelihood",
+    "log_px_SB",
+    "weighted_bound",
+]
 
 FITTED_DEVIATION_FLOOR = 0.1
 """Smallest deviation of a Gaussian fitted to the samples of a posterior that has no density."""
@@ -158,7 +167,7 @@ def likelihood(
     }
     if model.has_gates:
         settings["gates"] = "hard"
-    if given := _given(model, end_token):
+    if given := given_beforehand(model, end_token):
         settings["given"] = given
     if proposal_scale != 1:
         settings["proposal_scale"] = proposal_scale
@@ -253,7 +262,7 @@ def _counts(split: EncodedSplit, end_token: EndToken) -> dict[Normalisation, NDA
     }
 
 
-def _given(model: Model, end_token: EndToken) -> str | None:
+def given_beforehand(model: Model, end_token: EndToken) -> str | None:
     """What a code for each token tells beforehand: how many tokens there are, unless that has a probability here."""
     if not model.is_token_level:
         return None

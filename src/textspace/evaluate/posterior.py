@@ -16,7 +16,7 @@ from torch.distributions import Normal
 from textspace.data.batching import make_batch, plan_batches
 from textspace.distributions import Delta, Implicit, SpikeAndSlab, draw, moments
 from textspace.evaluate.code_statistics import Mean, covariance_of_means, gaussian_kl, mean_cosine, mutual_information
-from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer
+from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
 from textspace.noise import Noise
@@ -74,8 +74,8 @@ class PosteriorStatistics:
         feature_cosine: see `mean_cosine`, of the features that the posterior is computed from.
         hoyer_samples: see `average_hoyer`, of one sample of each sentence's code, whose gates are on or off.
         hoyer_means: the same of E[z|x] with gates at their centre: of a mean over draws the error would be scaled
-            along. Either is None for codes of one dimension, and where fewer than two sentences have one other than
-            zero, as of a collapse's means.
+            along. Either is None for codes of one dimension, and where too few sentences have one other than zero,
+            as of a collapse's means. The error is that of `hoyer_error`.
         marginal_kl: see `gaussian_kl`, of all codes together; None where the prior is not normal.
         sentences: how many all of this rests on; how many tokens stands in `settings["tokens"]`.
         settings: how it was measured.
@@ -300,9 +300,9 @@ def _mean_hoyer(codes_MZ: Floats, sentence_M: Integers | None) -> Mean | None:
         return None
     values_M = average_hoyer(codes_MZ).values_N
     there_M = ~np.isnan(values_M)
-    owner_M = None if sentence_M is None else sentence_M[there_M]
-    sentences = there_M.sum() if owner_M is None else len(np.unique(owner_M))
-    return Mean.of(values_M[there_M], owner_M) if sentences > 1 else None
+    sentences = there_M.sum() if sentence_M is None else len(np.unique(sentence_M[there_M]))
+    error = hoyer_error(codes_MZ, sentence_M) if sentences > 1 else None
+    return None if error is None else Mean(float(values_M[there_M].mean()), error)
 
 
 class _Encoded(NamedTuple):

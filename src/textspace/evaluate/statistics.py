@@ -7,7 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ROUNDING", "spread_rows", "standard_error"]
+__all__ = ["BLOCKS", "ROUNDING", "spread_rows", "standard_error"]
+
+BLOCKS = 50
+"""Parts of the sentences that a jackknife leaves out in turn."""
 
 ROUNDING = 1e-6
 """Codes that differ by less than this share of the longest one are equal but for rounding in float32."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import textspace
 from textspace.errors import TextspaceError, nearest
-from textspace.evaluate.measure import Effort, Findings, Measure, Need, Subject, Suite
+from textspace.evaluate.measure import Effort, Findings, Measure, Need, Sentences, Subject, Suite
 from textspace.evaluate.registry import measures_named, measures_of, theme_of
 from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
 from textspace.evaluate.subjects import SourcedSubject, folder_of, subject_of
@@ -226,13 +226,25 @@ def _stamped(findings: Findings, subject: Subject) -> Findings:
 
 
 def fingerprint(subject: Subject) -> str:
-    """Of all text that is measured on: every split's sentences, labels and sources; names and dates of task files."""
+    """Of all text that is measured on: every split's sentences, labels and sources; names and dates of task files.
+
+    Of a split of which some sentences are measured on the others count too: measures read them as text.
+    """
     total = hashlib.sha256()
     for name, sentences in subject.splits.items():
-        facts = [name, sentences.texts, sentences.labels, sentences.sources]
+        facts = [name, sentences.texts, sentences.labels, sentences.sources, _whole(sentences)]
         total.update(json.dumps(facts).encode())
     total.update(json.dumps([subject.builtin, subject.own_train, _files(subject.task_files)]).encode())
     return total.hexdigest()
+
+
+def _whole(sentences: Sentences) -> str | None:
+    """Of the split that the sentences are some of; None where they are all of it."""
+    if sentences.whole is None:
+        return None
+    # One that was never cached has no fingerprint.
+    made = sentences.whole.fingerprint
+    return made or hashlib.sha256(json.dumps(list(sentences.all_texts())).encode()).hexdigest()
 
 
 def _files(folder: Path | None) -> list[Any]:

@@ -16,7 +16,8 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures import class_gates as module
 from textspace.evaluate.measures.class_gates import class_gates, class_vectors, distances, mantel, shuffled_labels
-from textspace.evaluate.measures.corpus_statistics import pairwise_kl
+from textspace.evaluate.measures.corpus_statistics import mean_off_diagonal, pairwise_kl
+from textspace.evaluate.text_metrics import jackknife_error
 from textspace.space import Space
 
 
@@ -69,6 +70,21 @@ def test_classes_without_gates_of_their_own_are_at_the_level_of_chance(chance) -
     assert np.mean(p <= 0.1) == pytest.approx(0.1, abs=0.09)
     assert p.mean() == pytest.approx(0.5, abs=0.12)
     assert np.mean([one.z for one in found]) == pytest.approx(0, abs=0.35)
+
+
+def test_the_error_of_distances_of_classes_that_do_not_differ_is_on_the_safe_side(chance) -> None:
+    share_CZ = np.tile(chance.uniform(size=6), (3, 1))
+    drawn = [planted(share_CZ, 40, chance) for _ in range(150)]
+
+    def found(off_NZ: np.ndarray, label_N: np.ndarray) -> float:
+        return mean_off_diagonal(distances(class_vectors(off_NZ, label_N, 3)))
+
+    errors = [
+        jackknife_error(lambda rows, off_NZ=off_NZ, label_N=label_N: found(off_NZ[rows], label_N[rows]), 120, 20)
+        for off_NZ, label_N in drawn
+    ]
+    ratio = math.sqrt(np.mean(np.square(errors))) / np.std([found(*each) for each in drawn])
+    assert 1 < ratio < 2
 
 
 def test_classes_with_gates_of_their_own_are_far_beyond_it(chance) -> None:

@@ -93,6 +93,7 @@ def test_classes_without_words_of_their_own_are_at_the_level_of_chance(space) ->
         found = class_statistics(subject_on(space, texts, labels={"test": labels})).estimates
         values[mixed] = found["class_kl"].value, found["class_kl_shuffled"].value
         assert found["class_kl_shuffled"].settings["error"] == "spread over 3 shuffles"
+        assert found["class_kl"].settings["error"].endswith("too large than too small where classes do not differ")
     assert values[False][0] > 1 > 0.05 > values[False][1]
     assert values[True][0] < 0.02
 

@@ -1,6 +1,7 @@
 """Known factors read from codes made of them, and likelihoods against the exact ones of the built-in corpus."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from textspace.evaluate import measure as measure_module
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures.factors import distance_to_truth, factors, read_factor
+from textspace.lengths import METRIC, Lengths
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train.fit import prepare
@@ -89,6 +91,25 @@ def test_random_codes_are_read_at_the_majority_rate(chance) -> None:
     assert found.dimension_correct_N.mean() == pytest.approx(found.majority, abs=0.03)
 
 
+def test_the_second_dimension_is_chosen_without_a_look_at_test_sentences(chance) -> None:
+    """Of 40 dimensions of noise the luckiest on test sentences is far above chance, the second chosen is not."""
+    above, luckiest = [], []
+    for _ in range(4):
+        train_M, test_N = (chance.choice(["one", "other"], count) for count in (300, 100))
+        codes_MZ, codes_NZ = chance.normal(size=(300, 40)), chance.normal(size=(100, 40))
+        codes_MZ[:, 7] = train_M == "one"
+        codes_NZ[:, 7] = test_N == "one"
+        found = read_factor(codes_MZ, train_M, codes_NZ, test_N)
+        assert found.dimension == 7
+        assert found.second not in (None, 7)
+        above.append(found.accuracy_Z[found.second])
+        luckiest.append(np.delete(found.accuracy_Z, 7).max())
+    assert np.mean(above) == pytest.approx(0.5, abs=0.06)
+    assert np.mean(luckiest) > 0.58
+    alone = read_factor(codes_MZ[:, [7]], train_M, codes_NZ[:, [7]], test_N)
+    assert (alone.dimension, alone.second) == (0, None)
+
+
 def test_values_that_training_never_saw_are_read_wrong() -> None:
     codes = np.arange(4.0)[:, None].repeat(20, axis=0)
     values = np.array(list("acbd")).repeat(20)
@@ -142,7 +163,10 @@ def test_every_factor_of_the_corpus_is_read_from_codes_made_of_them(space, texts
     assert {len(row) for row in heat.series.values()} == {len(heat.ticks)} == {22}
     number = dict(zip(english().factor_names, found.tables["factors"].rows, strict=True))["number"]
     assert number[4] in (0, 1)  # the first factor's two dimensions say the same
-    assert number[6] == 1
+    assert number[6] in (0, 1)
+    assert number[6] != number[4]
+    assert number[7] == 1
+    assert "second dimension" in found.tables["factors"].columns
 
 
 def test_noise_is_read_as_by_guessing_and_the_mean_is_that_of_the_factors(space, texts, chance) -> None:
@@ -230,6 +254,38 @@ def test_bounds_are_named_and_keep_their_order(space, texts) -> None:
     assert "importance-weighted NLL, 4 samples, upper bound" in found["nll_beyond_truth"].name
     assert (found["nll_beyond_truth"].bound, found["elbo_beyond_truth"].bound) == ("upper", "upper")
     assert 0 < found["nll_beyond_truth"].value < found["elbo_beyond_truth"].value
+
+
+def token_space(space: Space, texts: list[str], **changes: Any) -> Space:
+    made = untrained(small(RECIPES["vat"]).but(changes), space.tokenizer)
+    made.metrics[METRIC] = np.bincount([len(ids) for ids in made.tokenizer.encode(texts)], minlength=40).tolist()
+    return made
+
+
+def test_codes_that_tell_the_length_are_charged_for_it(space, texts) -> None:
+    some = known_words(space, texts)[:40]
+    tokens = token_space(space, texts)
+    subject = subject_on(tokens, some)
+    found = distance_to_truth(subject)
+    lengths = Lengths.of_metrics(tokens.metrics)
+    direct = likelihood(tokens.model, subject.test.split, samples=4, end_token="length", lengths=lengths)
+    exact = np.array([english().log_prob(text) for text in some])
+    for key, own_N in (("nll", direct.nll_N), ("elbo", direct.elbo_N)):
+        estimate = found.estimates[f"{key}_beyond_truth"]
+        np.testing.assert_allclose(found.per_sentence[f"{key}_beyond_truth"], own_N + exact)
+        assert estimate.bound == "upper"
+        assert "p(length)" in estimate.name
+        assert "given" not in estimate.settings
+
+
+def test_likelihoods_given_a_length_without_probability_are_no_bound_on_the_truth(space, texts) -> None:
+    some = known_words(space, texts)[:20]
+    tokens = token_space(space, texts)
+    del tokens.metrics[METRIC]
+    found = distance_to_truth(subject_on(tokens, some)).estimates
+    for key in ("nll", "elbo"):
+        assert found[f"{key}_beyond_truth"].bound == "none"
+        assert "no bound: the probability of the length is missing" in found[f"{key}_beyond_truth"].name
 
 
 def test_unknown_words_are_told_and_left_out_once_more(space) -> None:

@@ -137,7 +137,7 @@ def test_the_correlation_is_numpys_and_within_groups_that_of_the_residuals(chanc
 def test_the_error_of_the_correlation_is_its_spread_over_other_sentences(chance, pairs: int) -> None:
     """Points on a plane, seen in two ways that share one coordinate; few pairs, and all there are."""
     found = []
-    for _ in range(300):
+    for _ in range(150):
         points_NZ = chance.normal(size=(60, 3))
         pairs_P2 = random_pairs(np.zeros(60, np.int64), pairs, chance)
         x_P, y_P = (code_distances(points_NZ[:, columns], pairs_P2) for columns in ([0, 1], [0, 2]))

@@ -155,6 +155,21 @@ def test_more_effort_measures_more_paths_and_shows_as_many(space) -> None:
     assert MOST == 100
 
 
+def test_no_two_paths_share_a_sentence(space) -> None:
+    texts = tiny_sentences(30)
+    for count in (2, 9, 30):
+        found = interpolations(subject_on(space, texts[:count], effort=Effort(decoded=2 * POINTS * 12)))
+        paths = min(count // 2, 12)
+        for key in ("posterior", "three_steps", "sampled_ends"):
+            estimate = found.estimates[f"{key}_distinct"]
+            assert estimate.n == estimate.settings["paths"] == paths
+            assert (estimate.stderr is None) == (paths == 1)  # one path says nothing of how others differ
+            assert len(found.tables[f"{key}_smoothness"].rows) == min(paths, SHOWN)
+        ends = [row[2] for row in found.tables["posterior_ends"].rows]
+        assert len(set(ends)) == len(ends) == 2 * min(paths, SHOWN)
+        assert found.estimates["prior_distinct"].n == 12
+
+
 def test_the_picture_goes_from_one_end_to_the_other(space) -> None:
     series = interpolations(subject_on(space, tiny_sentences(30))).pictures["prior_paths"].series
     assert (series["to the start"][0], series["to the start"][-1]) == (0, 1)

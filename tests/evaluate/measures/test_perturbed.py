@@ -16,7 +16,8 @@ from small_subjects import subject_on, untrained
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import PERTURBATION, Effort, Findings
-from textspace.evaluate.measures.perturbed import MEASURES, overfitting, reconstruction_by_code
+from textspace.evaluate.measures.perturbed import MEASURES, _Numbers, _similarity, overfitting, reconstruction_by_code
+from textspace.evaluate.measures.reconstruction import originals_of
 from textspace.evaluate.text_metrics import plus_minus, sentence_bleu
 from textspace.recipes import RECIPES
 from textspace.space import Space
@@ -113,6 +114,32 @@ def test_shares_and_similarities_are_those_made_by_hand(space: Space, say: Say) 
     rows = found.tables["by_code"].rows
     assert [row[0] for row in rows][2] == "samples with 10 times the posterior's deviation"
     assert rows[0][1] == plus_minus(value(found, "bleu1_mean"), found.estimates["bleu1_mean"].stderr)
+
+
+def test_the_error_to_the_next_sentence_knows_that_each_is_in_two_pairs(space: Space, say: Say) -> None:
+    """Most reconstructions are one sentence and some are others, which differ from two: against such drawn anew."""
+    chance, found = np.random.default_rng(0), []
+    subject = subject_on(space, TEXTS)
+    originals = originals_of(subject)
+    for _ in range(150):
+        made = ["a b c d" if chance.random() < 0.8 else "x" + " y" * chance.integers(3, 12) for _ in TEXTS]
+        numbers = _Numbers({})
+        say(made)
+        _similarity(subject, numbers, originals, {"sample": made, "perturbed": made})
+        found.append(numbers)
+    for key in ("bleu1", "edits", "equal"):
+        each = [numbers.estimates[f"like_sample_{key}_other"] for numbers in found]
+        told = math.sqrt(np.mean([one.stderr**2 for one in each]))
+        assert told == pytest.approx(np.std([one.value for one in each]), rel=0.2), key
+        assert "share a sentence" in each[0].settings["error"]
+        assert f"like_sample_{key}_other" not in numbers.per_sentence
+
+
+def test_one_sentence_has_no_next_one(space: Space) -> None:
+    found = reconstruction_by_code(subject_on(space, TEXTS[:1]))
+    assert "like_sample_bleu1_second" in found.estimates
+    assert not any("_other" in key for key in found.estimates)
+    assert len(found.tables["similarity"].rows) == 2
 
 
 def test_numbers_are_those_of_what_the_space_itself_decodes(space: Space) -> None:

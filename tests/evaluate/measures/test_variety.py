@@ -50,7 +50,14 @@ def test_what_cannot_be_compared_is_no_number() -> None:
     alone = varied(["a b"], "a b c")
     assert np.isnan([alone.self_bleu4, alone.replaced, alone.places]).all()
     assert alone.changed == pytest.approx(1 / 3)
-    assert varied(["", ""], "a b") == pytest.approx(Varied(1, 0, 0, 0, 1, 0, np.nan, np.nan), nan_ok=True)
+    assert varied(["", ""], "a b") == pytest.approx(Varied(1, 0, np.nan, 0, 1, 0, np.nan, np.nan), nan_ok=True)
+
+
+def test_empty_variants_are_not_varied() -> None:
+    nothing = varied(["", "", ""], "a b c d")
+    assert np.isnan(nothing.self_bleu4)
+    assert (nothing.bleu4, nothing.distinct) == (0, 1)
+    assert varied(["a b c d", "", "a b c d"], "a b c d").self_bleu4 == pytest.approx(100)
 
 
 # Of a space

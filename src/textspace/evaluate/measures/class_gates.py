@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.corpus_statistics import class_counts, mean_off_diagonal, pairwise_kl, word_counts
-from textspace.evaluate.text_metrics import jackknife_error, plus_minus
+from textspace.evaluate.text_metrics import SAFE_SIDE, jackknife_error, plus_minus
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Estimate
@@ -195,7 +195,9 @@ def class_gates(subject: Subject) -> Findings:
 
     blocks = min(GROUPS, count)
     error = jackknife_error(of_rows, count, blocks)
-    jackknife = f"standard error by a jackknife over {blocks} blocks of sentences"
+    jackknife = (
+        f"standard error by a jackknife over {blocks} blocks of sentences, {SAFE_SIDE} where classes do not differ"
+    )
     spread = f"spread over {SHUFFLES} shuffles"
     about = f"mean pairwise distance (0-1) of the class-averaged binarised gates of {len(classes)} classes"
     whole = f"{about}, all {dims} dimensions"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
-from textspace.evaluate.text_metrics import jackknife_error
+from textspace.evaluate.text_metrics import SAFE_SIDE, jackknife_error
 from textspace.noise import seed_of
 from textspace.types import Estimate
 
@@ -123,7 +123,8 @@ def class_statistics(subject: Subject) -> Findings:
             len(label_N),
             "none",
             None,
-            settings | {"error": f"jackknife over {GROUPS} groups of sentences"},
+            settings
+            | {"error": f"jackknife over {GROUPS} groups of sentences, {SAFE_SIDE} where classes do not differ"},
         ),
         "class_kl_shuffled": Estimate(
             f"{about}, {read.name} split with its labels shuffled, nats per word: what chance alone gives",

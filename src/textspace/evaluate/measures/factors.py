@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from textspace.data.english import english
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
+from textspace.evaluate.likelihood import Likelihood, given_beforehand
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.statistics import ROUNDING, spread_rows, standard_error
 from textspace.noise import seed_of
@@ -50,6 +51,8 @@ class Reading(NamedTuple):
     """The one from which training sentences are read best, each half of them by a tree that learnt from the other."""
     dimension_correct_N: Bools
     """Of a tree on that dimension alone."""
+    second: int | None
+    """The dimension chosen next, likewise; None where there is one alone."""
     accuracy_Z: Floats
     """Of a tree on each dimension alone."""
 
@@ -70,7 +73,7 @@ def read_factor(train_MZ: Floats, values_M: Strings, test_NZ: Floats, values_N: 
     majority_N = value_N == counts.argmax()
     majority, dims = float(majority_N.mean()), train_MZ.shape[1]
     if len(names) == 1:  # nothing to learn
-        return Reading(majority, majority_N, 0, majority_N, np.full(dims, majority))
+        return Reading(majority, majority_N, 0, majority_N, 1 if dims > 1 else None, np.full(dims, majority))
 
     def tree_reads(dim: int, learnt_M: Bools, codes_NZ: Floats) -> Integers:
         smallest = max(1, math.ceil(SMALLEST_LEAF * learnt_M.sum()))
@@ -85,9 +88,10 @@ def read_factor(train_MZ: Floats, values_M: Strings, test_NZ: Floats, values_N: 
         chosen_by_Z[dim] = np.mean(
             [(tree_reads(dim, ~half, train_MZ[half]) == value_M[half]).mean() for half in (half_M, ~half_M)]
         )
-    best = int(chosen_by_Z.argmax())
+    best, *others = np.argsort(-chosen_by_Z, kind="stable").tolist()
+    second = others[0] if others else None
     whole = LogisticRegression(max_iter=2_000).fit(train_MZ, value_M)
-    return Reading(majority, whole.predict(test_NZ) == value_N, best, correct_ZN[best], correct_ZN.mean(1))
+    return Reading(majority, whole.predict(test_NZ) == value_N, best, correct_ZN[best], second, correct_ZN.mean(1))
 
 
 def _standardised(train_MZ: Floats, test_NZ: Floats) -> tuple[Floats, Floats]:
@@ -147,7 +151,6 @@ def factors(subject: Subject) -> Findings:
         single = f"{name} read from dimension {reading.dimension} alone by a tree, {majority}"
         add(f"{name}_from_code", whole, reading.correct_N.astype(np.float64), more)
         add(f"{name}_from_dimension", single, reading.dimension_correct_N.astype(np.float64), more)
-        other_Z = np.delete(reading.accuracy_Z, reading.dimension)
         rows.append(
             (
                 name,
@@ -156,7 +159,8 @@ def factors(subject: Subject) -> Findings:
                 float(reading.correct_N.mean()),
                 reading.dimension,
                 float(reading.dimension_correct_N.mean()),
-                float(other_Z.max()) if len(other_Z) else None,
+                reading.second,
+                None if reading.second is None else float(reading.accuracy_Z[reading.second]),
             )
         )
     of_all = f"mean test accuracy 0-1 over {len(readings)} factors"
@@ -165,8 +169,12 @@ def factors(subject: Subject) -> Findings:
     dimension_N = np.mean([one.dimension_correct_N for one in readings.values()], axis=0)
     add("factors_from_code", f"{of_all}, each read from the posterior mean by logistic regression", code_N, more)
     add("factors_from_dimension", f"{of_all}, each read from its best dimension alone by a tree", dimension_N, more)
-    columns = ("factor", "values", "majority", "whole code", "best dimension", "that dimension", "best of the others")
-    title = "Test accuracy of reading each factor of the built-in corpus from posterior means"
+    of_one = ("best dimension", "that dimension", "second dimension", "that one alone")
+    columns = ("factor", "values", "majority", "whole code", *of_one)
+    title = (
+        "Test accuracy of reading each factor of the built-in corpus from posterior means; dimensions are chosen on "
+        "training sentences"
+    )
     found.tables["factors"] = Table(title, columns, tuple(rows))
     found.pictures["factors"] = Picture(
         "heat",
@@ -196,10 +204,10 @@ def distance_to_truth(subject: Subject) -> Findings:
     """How many nats a sentence the space spends beyond the exact -log p(x) of the built-in corpus.
 
     Both are of the same sentences, so most of what differs between sentences cancels. The expectation of the exact
-    difference is KL(corpus || space).
+    difference is KL(corpus || space). Likelihoods that are given something, the length say, are no bounds on it.
     """
     test = subject.test
-    scored = test.likelihood(subject.effort.importance_samples, progress=subject.show_progress)
+    scored = _scored(subject)
     grammar = english()
     truth_N = np.array([-grammar.log_prob(text) for text in test.texts])
     derived_N = np.isfinite(truth_N)
@@ -230,17 +238,29 @@ def distance_to_truth(subject: Subject) -> Findings:
     for key, bound_N in (("nll", scored.nll_N), ("elbo", scored.elbo_N)):
         if bound_N is None:
             continue
-        beyond_N, name = bound_N - truth_N, f"{own[key].name}, less the {exact}"
+        beyond_N, name, bound = bound_N - truth_N, f"{own[key].name}, less the {exact}", own[key].bound
+        if given := scored.settings.get("given"):
+            name, bound = f"{name} (no bound: the probability of {given} is missing, which flatters)", "none"
         if not unknown_N.any():
-            add(f"{key}_beyond_truth", name, beyond_N, derived_N, own[key].bound)
+            add(f"{key}_beyond_truth", name, beyond_N, derived_N, bound)
             continue
         # All unknown words together are likelier than the one that stood there: no bound is left.
         share = f"{unknown_N.mean():.1%} of sentences have words scored as unknown, which flatters"
         add(f"{key}_beyond_truth", f"{name} ({share})", beyond_N, derived_N, "none")
         if (known_N := derived_N & ~unknown_N).any():
             only = f"{name}, only sentences without unknown words"
-            add(f"{key}_beyond_truth_known_words", only, beyond_N, known_N, own[key].bound)
+            add(f"{key}_beyond_truth_known_words", only, beyond_N, known_N, bound)
     return found
+
+
+def _scored(subject: Subject) -> Likelihood:
+    """Likelihoods of the test sentences; where codes tell their length, with the probability of that if it is known."""
+    test, samples, progress = subject.test, subject.effort.importance_samples, subject.show_progress
+    model = subject.space.model
+    if given_beforehand(model, "included") and not given_beforehand(model, "length"):
+        with suppress(TextspaceError):  # lengths of training sentences that nobody kept, a sentence that is too long
+            return test.likelihood(samples, "length", progress)
+    return test.likelihood(samples, progress=progress)
 
 
 MEASURES: dict[str, Measure] = {

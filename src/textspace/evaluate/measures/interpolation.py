@@ -30,7 +30,7 @@ STEPS_POINTS = 5
 """Codes of a path of three steps between its ends [VAT paper, table 3]."""
 
 SHOWN = 10
-"""Paths of each kind that the report shows, and the fewest that are measured."""
+"""Paths of each kind that the report shows, and the fewest that are measured where there are sentences for them."""
 
 MOST = 100
 """The most paths of each kind that are measured."""
@@ -98,8 +98,9 @@ def interpolations(subject: Subject) -> Findings:
         raise TextspaceError(f"a path leads from one sentence to another, and there is {len(test)}")
     count = min(MOST, max(SHOWN, subject.effort.decoded // (2 * POINTS)))
     random = np.random.default_rng(seed_of(subject.seed, "ends of paths"))
-    ends_N2 = np.array([random.choice(len(test), 2, replace=False) for _ in range(count)])
-    following_N2 = np.arange(min(count, len(test) // 2) * 2).reshape(-1, 2)
+    # No two paths of a kind share a sentence, so that they are independent and at most half as many as sentences.
+    ends = 2 * min(count, len(test) // 2)
+    ends_N2, following_N2 = random.permutation(len(test))[:ends].reshape(-1, 2), np.arange(ends).reshape(-1, 2)
     sampled = "samples" if test.has_spread else "points"  # an autoencoder has nothing to sample
     following = f"posterior {sampled} of one test sentence and the next, two by two in the order of the text"
 
@@ -181,7 +182,7 @@ def _estimates(subject: Subject, kind: _Kind, found: list[Smoothness]) -> dict[s
             "without_number": len(found) - len(known_N),
             "points": kind.points,
             "seed": subject.seed,
-            "error": "standard error over paths",
+            "error": "standard error over paths, of which no two share an end",
         }
         name, error = f"{words}, mean over {kind.words}", standard_error(known_N)
         estimates[f"{kind.key}_{field}"] = Estimate(

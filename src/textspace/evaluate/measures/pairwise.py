@@ -24,6 +24,9 @@ __all__ = [
     "ratio_of_nearest",
 ]
 
+FEW = 100
+"""Sentences below which the error of a correlation is a jackknife: to first order alone it is then too small."""
+
 PAIRS_AT_ONCE = 2**13
 """Pairs of codes whose differences are held in memory together."""
 
@@ -85,11 +88,17 @@ def error_of_pairs(terms_N: Floats, terms_P: Floats, pairs_P2: Integers) -> floa
 
 
 def error_of_mean(values_P: NDArray[Any], pairs_P2: Integers) -> float | None:
-    """Standard error of the mean over pairs; None of a single one."""
-    if len(values_P) < 2:
+    """Standard error of the mean over pairs; None of a single one, and of three sentences or fewer.
+
+    What pairs differ by from their own mean is too little, the more so the fewer sentences they share: n / (n - 3)
+    makes up for it where both sentences of a pair add to its value, and is rather too much where they do not.
+    """
+    sentences = len(np.unique(pairs_P2))
+    if len(values_P) < 2 or sentences <= 3:
         return None
     terms_P = (values_P - values_P.mean()) / len(values_P)
-    return error_of_pairs(np.zeros(int(pairs_P2.max()) + 1), terms_P, pairs_P2)
+    error = error_of_pairs(np.zeros(int(pairs_P2.max()) + 1), terms_P, pairs_P2)
+    return error * math.sqrt(sentences / (sentences - 3))
 
 
 # Distances
@@ -117,19 +126,43 @@ def pair_correlation(
     """Pearson correlation of two distances over pairs; 0 where one of them does not vary.
 
     With groups, both are taken relative to the mean of their group, so that what differs between groups counts for
-    nothing. The error comes from the correlation's influence function, see `error_of_pairs`.
+    nothing. The error comes from the correlation's influence function, see `error_of_pairs`; of fewer than `FEW`
+    sentences from a jackknife over them, and None where one of these few cannot be left out.
     """
+    found = _correlated(x_P, y_P, groups_P)
+    if found is None:
+        return Correlation(0.0, None)
+    value, influence_P = found
+    few_N = np.unique(pairs_P2)
+    if len(few_N) >= FEW:
+        return Correlation(value, error_of_pairs(np.zeros(sentences), influence_P / len(x_P), pairs_P2))
+    left_N = []
+    for row in few_N:
+        kept_P = (pairs_P2 != row).all(1)
+        left = _correlated(x_P[kept_P], y_P[kept_P], None if groups_P is None else groups_P[kept_P])
+        if left is None:
+            return Correlation(value, None)
+        left_N.append(left[0])
+    whole = float((len(few_N) - 1) * np.var(left_N))
+    # Every pair goes with both of its sentences: what it has for itself is in there twice.
+    once = whole - float((influence_P**2).sum()) / len(x_P) ** 2
+    return Correlation(value, math.sqrt(once if once > 0 else whole))
+
+
+def _correlated(x_P: Floats, y_P: Floats, groups_P: Integers | None) -> tuple[float, Floats] | None:
+    """The correlation, and how each pair moves it (P times as far); None where something does not vary."""
+    if not len(x_P):
+        return None
     centred = []
     for values_P in (x_P, y_P):
         rest_P = values_P - _group_means(values_P, groups_P)
         deviation = float(np.sqrt((rest_P**2).mean()))
         if deviation <= ROUNDING * float(np.abs(values_P).max()):
-            return Correlation(0.0, None)
+            return None
         centred.append(rest_P / deviation)
     x_P, y_P = centred
     value = float((x_P * y_P).mean())
-    influence_P = x_P * y_P - value / 2 * (x_P**2 + y_P**2)
-    return Correlation(value, error_of_pairs(np.zeros(sentences), influence_P / len(x_P), pairs_P2))
+    return value, x_P * y_P - value / 2 * (x_P**2 + y_P**2)
 
 
 def _group_means(values_P: Floats, groups_P: Integers | None) -> Floats:

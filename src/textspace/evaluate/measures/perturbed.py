@@ -18,6 +18,7 @@ from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.bounds import per_unit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import PERTURBATION, CodeKind, Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measures.pairwise import error_of_mean
 from textspace.evaluate.measures.reconstruction import (
     OVER_SENTENCES,
     Originals,
@@ -42,6 +43,7 @@ from textspace.types import Estimate
 __all__ = ["MEASURES", "overfitting", "reconstruction_by_code"]
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Settings = dict[str, str | int | float | bool | None]
 
 _KINDS = {
@@ -101,6 +103,11 @@ class _Numbers:
     def mean(self, key: str, name: str, values_N: Floats, better: bool | None) -> None:
         self.add(key, name, float(values_N.mean()), standard_error(values_N), len(values_N), better)
         self.per_sentence[key] = values_N.tolist()
+
+    def mean_of_pairs(self, key: str, name: str, values_P: Floats, pairs_P2: Integers) -> None:
+        """Of sentences and others, each of which is in several pairs: no values per sentence."""
+        more: Settings = {"error": "standard error; pairs that share a sentence count as dependent"}
+        self.add(key, name, float(values_P.mean()), error_of_mean(values_P, pairs_P2), len(values_P), None, more)
 
     def ratio(self, key: str, name: str, above_N: Floats, below_N: NDArray[np.number], better: bool | None) -> None:
         """Of sums; sentences' values have the ratio as their mean, and scatter as it does."""
@@ -189,20 +196,30 @@ def _similarity(subject: Subject, numbers: _Numbers, originals: Originals, made:
     second_NZ = subject.space.encode(texts, what="sample", seed=seed)
     method = greedy_method(originals.split)
     second = subject.space.decode(second_NZ, method=method, show_progress=subject.show_progress)
-    others = made["sample"][1:] + made["sample"][:1]
+    kinds = {
+        "perturbed": (f"that from {_KINDS['perturbed']}", made["perturbed"]),
+        "second": ("that from a second posterior sample (the most to be had)", second),
+    }
+    if len(texts) > 1:
+        others = made["sample"][1:] + made["sample"][:1]
+        kinds["other"] = "the sampled reconstruction of the next sentence (the least)", others
+    row_N = np.arange(len(texts))
+    pairs_N2 = np.stack([np.roll(row_N, -1), row_N], axis=1)
     rows: list[tuple[str | float | None, ...]] = []
-    for key, words, candidates in (
-        ("perturbed", f"that from {_KINDS['perturbed']}", made["perturbed"]),
-        ("second", "that from a second posterior sample (the most to be had)", second),
-        ("other", "the sampled reconstruction of the next sentence (the least)", others),
-    ):
+    for key, (words, candidates) in kinds.items():
         found = _Compared.of(candidates, made["sample"])
         equal_N = (found.edits_N == 0).astype(np.float64)
         name = f"similarity to the sampled reconstruction of {words}"
-        numbers.mean(f"like_sample_bleu1_{key}", f"{name}: mean sentence BLEU-1 (0-1)", found.bleu1_N, None)
-        numbers.ratio(f"like_sample_edits_{key}", f"{name}: edits per word", found.edits_N, found.words_N, None)
-        numbers.mean(f"like_sample_equal_{key}", f"{name}: share that are the same", equal_N, None)
-        keys = [f"like_sample_{each}_{key}" for each in ("bleu1", "edits", "equal")]
+        bleu1, edits, equal = keys = [f"like_sample_{each}_{key}" for each in ("bleu1", "edits", "equal")]
+        names = [f"{name}: {of}" for of in ("mean sentence BLEU-1 (0-1)", "edits per word", "share that are the same")]
+        if key == "other":
+            ratio_N = Ratio.of(found.edits_N, found.words_N).each_sentence(found.edits_N, found.words_N)
+            for each, told, values_N in zip(keys, names, (found.bleu1_N, ratio_N, equal_N), strict=True):
+                numbers.mean_of_pairs(each, told, values_N, pairs_N2)
+        else:
+            numbers.mean(bleu1, names[0], found.bleu1_N, None)
+            numbers.ratio(edits, names[1], found.edits_N, found.words_N, None)
+            numbers.mean(equal, names[2], equal_N, None)
         rows.append((words, *(shown(numbers.estimates[each]) for each in keys)))
     return Table(
         "How like the reconstruction from a posterior sample others are, greedy",

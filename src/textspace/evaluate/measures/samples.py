@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.language_models import (
@@ -19,6 +20,7 @@ from textspace.evaluate.measures.language_models import (
 )
 from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import (
+    SAFE_SIDE,
     Ratio,
     distinct_ngrams,
     jackknife_error,
@@ -159,18 +161,25 @@ def variety(numbers: Numbers, subject: Subject, group: Compared) -> Cells:
     """How much sentences differ from each other, how long they are, and what ails them; as estimates and as cells."""
     key, what, texts = group
     words, count = group.words, len(texts)
-    jackknife: Settings = {"error": f"standard error by a jackknife over {min(BLOCKS, count)} blocks of sentences"}
+    safe = f"standard error by a jackknife over {min(BLOCKS, count)} blocks of sentences, {SAFE_SIDE}"
+    jackknife: Settings = {"error": safe}
 
     def alike(rows: NDArray[np.int64]) -> float:
-        return float(self_bleu([texts[row] for row in rows]).mean())
+        scores_N = self_bleu([texts[row] for row in rows])
+        if np.isnan(scores_N).all():
+            raise TextspaceError("all sentences are empty: they have no self-BLEU")
+        return float(np.nanmean(scores_N))
 
     def distinct(rows: NDArray[np.int64], n: int) -> float:
         return distinct_ngrams([words[row] for row in rows], n).share
 
     rows = np.arange(count)
     name = f"self-BLEU-4 (0-100), mean sentence BLEU-4 with all others as references, {what}"
-    error = jackknife_error(alike, count, BLOCKS)
-    cells = [numbers.add(f"self_bleu4_{key}", name, alike(rows), error, count, more=jackknife)]
+    cells: list[str | None] = [None]
+    if there := sum(bool(each) for each in words):
+        name += f", {count - there:,} empty ones left out" if there < count else ""
+        error = jackknife_error(alike, count, BLOCKS)
+        cells = [numbers.add(f"self_bleu4_{key}", name, alike(rows), error, there, more=jackknife)]
     for n in (1, 2, 3):
         name = f"share of {n}-grams that are distinct, {what}"
         error = jackknife_error(partial(distinct, n=n), count, BLOCKS)

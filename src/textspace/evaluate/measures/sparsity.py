@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from textspace.config import BetaGatedPrior, ElboObjective, Recipe, SpikeAndSlabPrior
 from textspace.errors import TextspaceError
-from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer
+from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.statistics import spread_rows, standard_error
 from textspace.evaluate.text_metrics import BLOCKS, jackknife_error, plus_minus
@@ -97,25 +97,25 @@ def _hoyers(subject: Subject) -> Findings:
         drawn_NZ = space.prior_codes(len(test), seed=seed_of(subject.seed, "prior codes")).astype(np.float64)
         kinds["prior"] = f"{size[0]:,} draws of {asked.where}, off with probability {asked.off:.3g}", drawn_NZ
     estimates: dict[str, Estimate] = {}
-    by_sentence: dict[str, list[float]] = {}
     series: dict[str, list[float]] = {}
     rows: list[Row] = []
     for kind, (what, codes_NZ) in kinds.items():
         found = average_hoyer(codes_NZ)
-        own = kind not in ("dense", "prior")
+        drawn = "draws" if kind in ("dense", "prior") else "sentences"
         if not len(found.there_M):
             rows.append((what, None, found.dead, found.zeros))
             continue
+        blocks = f"{min(BLOCKS, len(codes_NZ))} blocks of {drawn}"
         settings: Settings = {
             "dimensions": space.dim,
             "scaling": "each dimension divided by its deviation over the sentences, not centred",
             "dead_dimensions": found.dead,
             "zero_vectors": found.zeros,
             "seed": subject.seed,
-            "error": "standard error over sentences" if own else "standard error over draws",
+            "error": f"standard error by a jackknife over {blocks}, deviations taken anew",
         }
         left_out = f", {found.zeros:,} codes of zeros left out" if found.zeros else ""
-        value, error = float(found.there_M.mean()), standard_error(found.there_M)
+        value, error = float(found.there_M.mean()), hoyer_error(codes_NZ)
         estimates[f"hoyer_{kind}"] = Estimate(
             f"{AVERAGE_HOYER} of {what}{left_out}",
             value,
@@ -126,14 +126,13 @@ def _hoyers(subject: Subject) -> Findings:
             settings,
         )
         rows.append((what, plus_minus(value, error), found.dead, found.zeros))
-        if own and not found.zeros:
-            by_sentence[f"hoyer_{kind}"] = found.values_N.tolist()
         if kind in ("samples", "means", "dense", "prior"):
             series[_SHOWN[kind]] = _shown(found.there_M)
     title = "Average Hoyer, each dimension divided by its deviation (dead ones, which never change, are 0)"
     table = Table(title, ("codes", "average Hoyer", "dead dimensions", "codes of zeros"), tuple(rows))
     picture = Picture("histogram", "Hoyer of each sentence's code", series, x_label="Hoyer (1: one dimension)")
-    return Findings(estimates, {"hoyer": table}, {"hoyer": picture}, by_sentence)
+    # No values per sentence: deviations are of all sentences, so that these do not scatter as their mean does.
+    return Findings(estimates, {"hoyer": table}, {"hoyer": picture})
 
 
 _SHOWN = {

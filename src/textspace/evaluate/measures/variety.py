@@ -41,7 +41,7 @@ class Varied(NamedTuple):
     copies: float
     """Share of the variants that are the sentence itself."""
     self_bleu4: float
-    """Mean BLEU-4 of a variant with all others as references, 0 to 100."""
+    """Mean BLEU-4 of a variant that is not empty with all others as references, 0 to 100."""
     bleu4: float
     """Mean BLEU-4 of a variant with the sentence as its reference, 0 to 100."""
     changed: float
@@ -66,13 +66,18 @@ def varied(variants: Sequence[str], source: str) -> Varied:
     return Varied(
         distinct=float(len({tuple(way) for way in ways})),
         copies=float(np.mean([way == words for way in ways])),
-        self_bleu4=float(self_bleu(variants).mean()) if len(variants) > 1 else np.nan,
+        self_bleu4=float(np.mean(known)) if (known := _known_self_bleu(variants)) else np.nan,
         bleu4=float(sentence_bleu(variants, [source] * len(variants), 4).mean()),
         changed=float(np.mean([word_edit_distance(way, words) for way in ways])) / len(words),
         same_length=len(alike) / len(ways),
         replaced=float(other_VT.mean()) if alike else np.nan,
         places=float(other_VT.any(0).mean()) if alike else np.nan,
     )
+
+
+def _known_self_bleu(variants: Sequence[str]) -> list[float]:
+    """Of those that are not empty, where there are others."""
+    return [each for each in self_bleu(variants).tolist() if not np.isnan(each)] if len(variants) > 1 else []
 
 
 class _Told(NamedTuple):
