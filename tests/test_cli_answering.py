@@ -46,7 +46,7 @@ def test_ranking_prints_a_table_beside_the_baselines(workplace) -> None:
     assert lines[1].split()[-3:] == ["0.25", "0.5208", "0.5208"]
     assert "1.0" in lines[2] or "1 " in lines[2]  # the right answer has all words of the question
     assert lines[5].startswith("4 of 8 questions; left out, as is usual: 4 without a right answer and 0 with right")
-    assert "1 empty line skipped" in ended.stderr
+    assert "1 row without a question, an answer or a label skipped" in ended.stderr
     assert "spelling: as in the file; 0.0% of the tokens are unknown to the space" in ended.stderr
     assert ended.stdout == textspace("rank", "space", "pairs.tsv", cwd=workplace).stdout
 

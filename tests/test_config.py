@@ -54,6 +54,10 @@ def test_changing_a_kind_keeps_what_both_kinds_have() -> None:
     assert recipe.text.tokenizer.size == 900
 
 
+BOTH = ("start", "end")
+SCHEDULED = {"constant": ("value",), "linear": BOTH, "logistic": BOTH, "cyclic": BOTH}
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
@@ -63,6 +67,22 @@ def test_changing_a_kind_keeps_what_both_kinds_have() -> None:
             "objective 'wae' has no option 'free_bits': choose another objective.kind, or leave it out",
         ),
         (["latent.dim=-3"], "latent.dim is -3, but input should be greater than or equal to 1"),
+        *(
+            ([f"{path}=-1"], f"{path} is -1, but input should be greater than or equal to 0")
+            for path in ("objective.kl_weight", "objective.gate_kl_weight", "training.optimizer.schedule")
+        ),
+        (
+            ["objective.kind=wae", "objective.mmd_weight=-0.5"],
+            "objective.mmd_weight is -0.5, but input should be greater than or equal to 0",
+        ),
+        *(
+            (
+                [f"objective.kl_weight.kind={kind}", f"objective.kl_weight.{option}=-0.1"],
+                f"objective.kl_weight.{option} is -0.1, but input should be greater than or equal to 0",
+            )
+            for kind, options in SCHEDULED.items()
+            for option in options
+        ),
         (["latent.dim=many"], 'latent.dim is "many", but input should be a valid integer'),
         (["latent.dim"], "setting 'latent.dim' has no '='"),
         (["text.tokenizer.kind=bqe"], "text.tokenizer.kind has no choice 'bqe'; did you mean 'bpe'?"),
@@ -237,7 +257,7 @@ def test_free_bits_are_set_by_path() -> None:
         ("latent.spike=0", "latent.spike is 0, but input should be greater than or equal to 0.0001"),
         ("latent.spike=1", "latent.spike is 1, but input should be less than 1"),
         ("posterior.temperature=0", "posterior.temperature is 0, but input should be greater than or equal to 0.01"),
-        ("posterior.temperature=Infinity", "posterior.temperature is Infinity, but input should be less than"),
+        ("posterior.temperature=Infinity", "posterior.temperature is Infinity, but input should be a finite number"),
         ("posterior.concentration=[100, 0.5]", "concentration is from 100 to 0.5: give the smaller bound first"),
         ("posterior.concentration=[2, 2]", "concentration is from 2 to 2: give the smaller bound first"),
         ("posterior.concentration=[0, 100]", "posterior.concentration is 0, but input should be greater than"),
@@ -403,3 +423,24 @@ def test_a_kind_of_network_is_one_setting_away() -> None:
 def test_an_unknown_size_is_one_sentence() -> None:
     with pytest.raises(TextspaceError, match=r"there are no sizes 'yaho'; did you mean 'yahoo'\?"):
         sized(RECIPES["vae"], "yaho")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        'objective.kl_weight={"kind": "linear", "start": 0.1, "over": Infinity}',
+        "objective.kl_weight=Infinity",
+        "training.optimizer.lr=Infinity",
+        "training.optimizer.lr=NaN",
+        "initial.weights=Infinity",
+    ],
+)
+def test_numbers_that_json_cannot_hold_are_refused(written: str) -> None:
+    """A recipe with one could not be read again when all is trained."""
+    with pytest.raises(TextspaceError, match="finite number"):
+        Recipe().with_settings([written])
+
+
+def test_a_kernel_needs_a_scale() -> None:
+    with pytest.raises(TextspaceError, match=r"objective.*scales.*at least 1 item"):
+        Recipe().with_settings(['objective={"kind": "wae", "scales": []}'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,15 +90,20 @@ def test_the_ends_given_are_left_as_they_were() -> None:
     assert (a.tolist(), b.tolist()) == ([3.0, 4.0], [-4.0, 3.0])
 
 
+ENDS = "an interpolation has at least its 2 ends, so steps cannot be"
+
+
 @pytest.mark.parametrize(
     ("steps", "path", "told"),
     [
-        (1, "linear", "an interpolation has at least its 2 ends, so steps cannot be 1"),
-        (-2, "spherical", "an interpolation has at least its 2 ends, so steps cannot be -2"),
+        (1, "linear", f"{ENDS} 1: give a whole number from 2"),
+        (-2, "spherical", f"{ENDS} -2: give a whole number from 2"),
+        (2.5, "linear", f"{ENDS} 2.5: give a whole number from 2"),
+        ("3", "linear", f"{ENDS} '3': give a whole number from 2"),
         (3, "sphere", "there is no path 'sphere': use 'linear' or 'spherical'"),
     ],
 )
-def test_mistakes_are_told_in_one_sentence(steps: int, path: str, told: str) -> None:
+def test_mistakes_are_told_in_one_sentence(steps: Any, path: Any, told: str) -> None:
     with pytest.raises(TextspaceError) as caught:
         interpolated(np.ones(2), np.ones(2), steps, path)
     assert str(caught.value) == told

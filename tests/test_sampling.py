@@ -347,7 +347,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "a negative chain": (
         lambda space: space.sample(2, chain=-1),
-        "a chain cannot have -1 rounds: give a number from 0",
+        "a chain cannot have -1 rounds: give a whole number from 0",
     ),
     "unknown lengths": (
         lambda space: space.sample(2, lengths="long"),

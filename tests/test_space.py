@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import small, tiny_sentences
+from scipy.sparse import csr_matrix
 
 from textspace import coder, encoding
 from textspace.config import Recipe
@@ -475,6 +476,8 @@ def test_similarity_is_the_cosine(space: Space, texts: list[str]) -> None:
     assert isinstance(one, float)
     assert one == pytest.approx(cosines[0, 1], abs=1e-5)
     assert space.similarity(3 * codes[0], codes[0]) == pytest.approx(1, abs=1e-5)
+    for given in ((text for text in texts[:5]), dict.fromkeys(texts[:5]), (code for code in codes[:5])):
+        np.testing.assert_allclose(space.similarity(given, texts), cosines[:5], atol=1e-5)
     assert space.similarity([], texts).shape == (0, 24)
     assert space.similarity(texts[0], []).shape == (0,)
 
@@ -634,6 +637,18 @@ def test_it_shows_what_it_is(space: Space, language_model: Space) -> None:
     assert repr(language_model) == f"Space('lstm-lm', no codes, {len(language_model.tokenizer)} tokens, on cpu)"
 
 
+def test_whole_numbers_may_be_numpys_or_tensors(space: Space, texts: list[str]) -> None:
+    assert space.sample(np.int64(2)) == space.sample(torch.tensor(2)) == space.sample(2)
+    assert space.neighbors(texts[0], texts, k=np.uint8(3)) == space.neighbors(texts[0], texts, k=3)
+    assert len(space.interpolate("the", "a", steps=np.int32(3))) == 3
+    np.testing.assert_array_equal(space.encode(texts, batch_size=np.int16(4)), space.encode(texts, batch_size=4))
+
+
+def test_a_mask_that_hides_nothing_is_no_matter(space: Space, texts: list[str]) -> None:
+    code = space.encode(texts[0])
+    assert space.decode(np.ma.array(code)) == space.decode(code)
+
+
 def test_moving_gives_the_space_itself(space: Space) -> None:
     assert space.to("cpu") is space
     assert space.to(torch.device("cpu")) is space
@@ -672,7 +687,9 @@ def test_training_from_python_leaves_a_whole_space_or_nothing(tmp_path: Path, mo
     assert kept.metrics["trained"]["steps"] == 2
     again = Space.load(tmp_path / "kept", "cpu")
     np.testing.assert_array_equal(again.encode("anna sees cats"), kept.encode("anna sees cats"))
-    unkept = Space.fit((text for text in tiny_sentences(60)), QUICK, device="cpu")
+    again = Space.load(tmp_path / "kept", torch.device("cpu"))
+    assert again.device == torch.device("cpu")
+    unkept = Space.fit((text for text in tiny_sentences(60)), QUICK, device=torch.device("cpu"))
     np.testing.assert_array_equal(unkept.encode("anna sees cats"), kept.encode("anna sees cats"))
     gc.collect()  # the copy of what the generator gave lives as long as its reader
     assert [path for path in scratch.iterdir() if not path.name.startswith("torch")] == []  # torch keeps its own cache
@@ -702,6 +719,12 @@ def test_training_takes_a_file_a_mapping_or_a_corpus_and_all_settings(tmp_path: 
 NOT_FINITE = "holds a number that is not finite (NaN or infinity): mend or drop it"
 NOT_CODES = "these are not codes: give vectors of 6 numbers"
 NO_METHOD = "give one such as Sampling() or Beam(width=5), or the name of one"
+FROM_0, FROM_1 = (f": give a whole number from {least}" for least in (0, 1))
+NOT_MEANS = "these are means and deviations of codes, and not codes: give .mean of them"
+COMPLEX = "these codes are complex numbers: give real ones, such as codes.real"
+HIDDEN = "these codes hide numbers behind a mask: fill them in, or drop those codes"
+MASKED = np.ma.masked_less(np.arange(6.0), 2)
+FOLDER, SUCH = "the name of the folder is", ": give one such as 'my-space'"
 NOT_ONE_COLUMN = "a data frame gives the names of its columns: give one column, such as frame['text']"
 
 
@@ -761,12 +784,26 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
         lambda space: space.encode("a", output="torch"),
         "encode has no output 'torch': ask for 'numpy' or 'tensor'",
     ),
-    "empty batches to encode": (lambda space: space.encode("a", batch_size=0), "a batch cannot hold 0 sentences"),
+    "empty batches to encode": (
+        lambda space: space.encode("a", batch_size=0),
+        f"a batch cannot hold 0 sentences{FROM_1}",
+    ),
     "empty batches to decode": (
         lambda space: space.decode(np.ones(6), batch_size=0),
-        "a batch cannot hold 0 sentences",
+        f"a batch cannot hold 0 sentences{FROM_1}",
     ),
-    "negative batches": (lambda space: space.decode(np.ones(6), batch_size=-2), "a batch cannot hold -2 sentences"),
+    "negative batches": (
+        lambda space: space.decode(np.ones(6), batch_size=-2),
+        f"a batch cannot hold -2 sentences{FROM_1}",
+    ),
+    "batches of halves to encode": (
+        lambda space: space.encode(["a"], batch_size=1.5),
+        f"a batch cannot hold 1.5 sentences{FROM_1}",
+    ),
+    "batches of text to decode": (
+        lambda space: space.decode(np.ones(6), batch_size="2"),
+        f"a batch cannot hold '2' sentences{FROM_1}",
+    ),
     "parameters in a stream": (
         lambda space: next(space.encode_stream(["a"], what="parameters")),
         "encode_stream cannot give 'parameters': ask for 'mean', 'sample' or 'gates'",
@@ -810,8 +847,16 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
         "there is no decoding method ''; there are 'greedy', 'sampling' and 'beam'",
     ),
     "a list for a sample's method": (lambda space: space.sample(1, method=[]), f"method is []: {NO_METHOD}"),
-    "fewer than no samples": (lambda space: space.sample(-1), "cannot sample -1 sentences: give a number from 0"),
-    "fewer than no codes": (lambda space: space.prior_codes(-1), "cannot draw -1 codes: give a number from 0"),
+    "fewer than no samples": (lambda space: space.sample(-1), f"cannot sample -1 sentences{FROM_0}"),
+    "samples and a half": (lambda space: space.sample(1.5), f"cannot sample 1.5 sentences{FROM_0}"),
+    "samples in text": (lambda space: space.sample("3"), f"cannot sample '3' sentences{FROM_0}"),
+    "no number of samples": (lambda space: space.sample(None), f"cannot sample None sentences{FROM_0}"),
+    "several numbers of samples": (
+        lambda space: space.sample(torch.ones(2, dtype=torch.long)),
+        f"cannot sample tensor([1, 1]) sentences{FROM_0}",
+    ),
+    "half a round": (lambda space: space.sample(1, chain=1.5), f"a chain cannot have 1.5 rounds{FROM_0}"),
+    "fewer than no codes": (lambda space: space.prior_codes(-1), f"cannot draw -1 codes{FROM_0}"),
     "a data frame": (lambda space: space.encode(Frame()), NOT_ONE_COLUMN),
     "a stream of a data frame": (lambda space: next(space.encode_stream(Frame())), NOT_ONE_COLUMN),
     "a data frame to sample around": (lambda space: space.sample(2, of=Frame()), NOT_ONE_COLUMN),
@@ -820,7 +865,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "a data frame to measure on": (lambda space: space.evaluate(Frame()), NOT_ONE_COLUMN),
     "one step": (
         lambda space: space.interpolate("a", "b", steps=1),
-        "an interpolation has at least its 2 ends, so steps cannot be 1",
+        "an interpolation has at least its 2 ends, so steps cannot be 1: give a whole number from 2",
     ),
     "unknown path": (
         lambda space: space.interpolate("the", "a", path="curved"),
@@ -828,14 +873,69 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "an end of two codes": (
         lambda space: space.interpolate(np.ones((2, 6)), "the"),
-        "an end is one sentence or one code, and these are 2",
+        "an end is one sentence or one code, and these are 2: give the string or the code itself",
+    ),
+    "an end in a list": (
+        lambda space: space.interpolate(["the"], ["a"]),
+        "an end is one sentence or one code, and this is a list with one in it: give the string or the code itself",
     ),
     "NaN end": (lambda space: space.interpolate(np.full(6, np.nan), "the"), f"code 0 {NOT_FINITE}"),
     "two sentences varied": (
         lambda space: space.vary(["the", "a"]),
         "vary takes one sentence, not a list: give a string",
     ),
-    "fewer than no variants": (lambda space: space.vary("the", -1), "cannot make -1 variants: give a number from 0"),
+    "fewer than no variants": (lambda space: space.vary("the", -1), f"cannot make -1 variants{FROM_0}"),
+    "variants and a half": (lambda space: space.vary("the", n=1.5), f"cannot make 1.5 variants{FROM_0}"),
+    "strength in text": (
+        lambda space: space.encode(["a"], what="sample", strength="1"),
+        "strength is '1': give a number from 0 (the mean itself) to 1,000,000",
+    ),
+    "a list of deviations": (
+        lambda space: space.sample(1, deviation=[1]),
+        "deviation is [1]: give a number from 0 to 1,000,000, or 'dim' for 1 / sqrt(dimensions)",
+    ),
+    "an array of text without axes": (
+        lambda space: space.encode(np.array("a b")),
+        "sentences cannot be of type ndarray: give a string or a list of strings",
+    ),
+    "parameters of a sentence": (lambda space: space.decode(space.encode("the", what="parameters")), NOT_MEANS),
+    "parameters of sentences": (lambda space: space.decode(space.encode(["the"], what="parameters")), NOT_MEANS),
+    "likeness of parameters": (lambda space: space.similarity("a", space.encode("a", what="parameters")), NOT_MEANS),
+    "complex codes": (lambda space: space.decode(np.ones(6) * 1j), COMPLEX),
+    "a list of complex codes": (lambda space: space.decode([np.ones(6) * 1j]), COMPLEX),
+    "a complex tensor": (lambda space: space.decode(torch.ones(6) * 1j), COMPLEX),
+    "complex sparse codes": (lambda space: space.decode(csr_matrix(np.ones((1, 6)) * 1j)), COMPLEX),
+    "hidden numbers": (lambda space: space.decode(MASKED), HIDDEN),
+    "hidden numbers in a list": (lambda space: space.decode([MASKED, MASKED]), HIDDEN),
+    "no recipe": (
+        lambda space: Space.fit(["a"], None),
+        "recipe is of type NoneType: give a recipe or the name of one",
+    ),
+    "no settings": (
+        lambda space: Space.fit(["a"], "vae", settings=None),
+        "settings are of type NoneType: give strings like 'latent.dim=64'",
+    ),
+    "a number for a setting": (
+        lambda space: Space.fit(["a"], "vae", settings=[4]),
+        "setting 4 is of type int: give strings like 'latent.dim=64'",
+    ),
+    "sparsity in text": (
+        lambda space: Space.fit(["a"], "hsvae", sparsity="0.5"),
+        "sparsity is '0.5': give the share of dimensions that shall be off, between 0 and 1, such as 0.8",
+    ),
+    "a dict of options": (
+        lambda space: Space.fit(["a"], RECIPE, options={"valid": 0.1}),
+        "options are of type dict: give those of textspace.data.options, such as ReadOptions(valid=0.1)",
+    ),
+    "no sentences in a split": (
+        lambda space: Space.fit({"train": None}, RECIPE),
+        "sentences cannot be of type NoneType: give a string or a list of strings",
+    ),
+    "a folder without a name to fit into": (lambda space: Space.fit(["a"], RECIPE, out=""), f"{FOLDER} ''{SUCH}"),
+    "a folder without a name to save into": (lambda space: space.save(""), f"{FOLDER} ''{SUCH}"),
+    "no folder to save into": (lambda space: space.save(None), f"{FOLDER} of type NoneType{SUCH}"),
+    "no folder to load": (lambda space: Space.load(None), f"{FOLDER} of type NoneType{SUCH}"),
+    "a folder without a name to load": (lambda space: Space.load("", "cpu"), f"{FOLDER} ''{SUCH}"),
     "negative strength": (
         lambda space: space.vary("the", strength=-0.5),
         "strength is -0.5: give a number from 0 (the mean itself) to 1,000,000",
@@ -854,7 +954,15 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "no neighbours": (
         lambda space: space.neighbors("the", ["a"], k=0),
-        "cannot find 0 neighbours: give a number from 1",
+        f"cannot find 0 neighbours{FROM_1}",
+    ),
+    "neighbours and a half": (
+        lambda space: space.neighbors("the", ["a"], k=1.5),
+        f"cannot find 1.5 neighbours{FROM_1}",
+    ),
+    "neighbours in nothing": (
+        lambda space: space.neighbors("the", None),
+        "sentences cannot be of type NoneType: give a string or a list of strings",
     ),
     "neighbours in a string": (
         lambda space: space.neighbors("the", "the dog"),
@@ -862,7 +970,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "neighbours of two": (
         lambda space: space.neighbors(["the", "a"], ["the"]),
-        "the query is one sentence or one code, and these are 2",
+        "the query is one sentence or one code, and these are 2: give the string or the code itself",
     ),
     "neighbours among numbers": (
         lambda space: space.neighbors("the", ["a", "the", 3]),
@@ -870,7 +978,11 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "fewer than no importance samples": (
         lambda space: space.score("the", samples=-1),
-        "cannot take -1 samples: give a number from 0 (no importance-weighted bound)",
+        f"cannot take -1 samples (0 is for no importance-weighted bound){FROM_0}",
+    ),
+    "importance samples and a half": (
+        lambda space: space.score(["the"], samples=1.5),
+        f"cannot take 1.5 samples (0 is for no importance-weighted bound){FROM_0}",
     ),
     "unknown end": (
         lambda space: space.score("the", end_token="excluded"),

@@ -340,7 +340,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "complex": (
         lambda space: space.decode(sparse.csr_matrix(np.ones((1, 8), complex))),
-        "these are not codes: give vectors of 8 numbers",
+        "these codes are complex numbers: give real ones, such as codes.real",
     ),
     "indices that point outside": (
         lambda space: space.decode(sparse.csr_matrix((np.ones(1), [900], [0, 1]), shape=(1, 8))),
@@ -348,7 +348,7 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "an end of two codes": (
         lambda space: space.interpolate(sparse.csr_matrix((2, 8)), "a"),
-        "an end is one sentence or one code, and these are 2",
+        "an end is one sentence or one code, and these are 2: give the string or the code itself",
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,8 +37,8 @@ def test_the_dial_changes_nothing_else() -> None:
         assert with_sparsity(RECIPES[name], 0.8) == RECIPES[name]  # what they were made with
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.2, 1.5, 80.0, float("nan"), float("inf")])
-def test_what_is_no_share_is_refused(share: float) -> None:
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.2, 1.5, 80.0, float("nan"), float("inf"), "0.5", None, [0.5]])
+def test_what_is_no_share_is_refused(share: Any) -> None:
     with pytest.raises(TextspaceError, match=r"^sparsity is \S+: give the share of dimensions that shall be off"):
         with_sparsity(RECIPES["hsvae"], share)
 

@@ -620,7 +620,23 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     ),
     "an end of two codes": (
         lambda space: space.interpolate([CODE, CODE], "anna"),
-        "an end is one sentence or one code, and these are 2",
+        "an end is one sentence or one code, and these are 2: give the string or the code itself",
+    ),
+    "parameters of a sentence": (
+        lambda space: space.decode(space.encode("anna", what="parameters")),
+        "these are means and deviations of codes, and not codes: give .mean of them",
+    ),
+    "parameters of sentences": (
+        lambda space: space.decode(space.encode(["anna", "bob"], what="parameters")),
+        "these are means and deviations of codes, and not codes: give .mean of them",
+    ),
+    "complex codes": (
+        lambda space: space.decode([CODE, CODE + 0j]),
+        "these codes are complex numbers: give real ones, such as codes.real",
+    ),
+    "hidden numbers": (
+        lambda space: space.decode([np.ma.masked_equal(CODE, 0)]),
+        "these codes hide numbers behind a mask: fill them in, or drop those codes",
     ),
     "a word that is not there": (
         lambda space: space.vary("anna sees cats", tokens=["dogs"]),

@@ -237,6 +237,8 @@ def test_a_frame_is_refused(fitted: TextspaceTransformer) -> None:
         ({"recipe": 3}, "recipe is of type int"),
         ({"recipe": "lstm-lm"}, "'lstm-lm' is a language model"),
         ({"settings": ["latent.dmi=3"]}, "did you mean 'latent.dim'"),
+        ({"settings": None}, "settings are of type NoneType: give strings like 'latent.dim=64'"),
+        ({"settings": [4]}, "setting 4 is of type int"),
         ({"epochs": 0}, "training.epochs is 0"),
         ({"random_state": -1}, "-1"),
     ],

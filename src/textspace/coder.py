@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from textspace.encoding import TextEncoder, Texts
 from textspace.errors import TextspaceError
 from textspace.generate import Greedy, Method, Sampling, generate
-from textspace.inputs import SparseRows, Troubles, checked_codes, is_text
+from textspace.inputs import SparseRows, Troubles, checked_codes, is_text, whole_number
 from textspace.lengths import Lengths
 from textspace.noise import seed_of
 from textspace.progress import track
@@ -90,9 +90,9 @@ class Coder(TextEncoder):
         lengths_N: Tensor | None = None,
     ) -> Iterator[str]:
         """One sentence for each code, of a given length or not; a language model has no codes and makes `count`."""
-        size = DECODED_AT_ONCE if batch_size is None else batch_size
-        if size < 1:
-            raise TextspaceError(f"a batch cannot hold {size} sentences")
+        size = DECODED_AT_ONCE
+        if batch_size is not None:
+            size = whole_number(batch_size, 1, f"a batch cannot hold {batch_size!r} sentences")
         starts = range(0, count, size)
         for start in track(starts, "decoding", show_progress, len(starts)):
             rows_B = torch.arange(start, min(start + size, count), device=self.device)
@@ -115,12 +115,15 @@ class Coder(TextEncoder):
             return tensors(self._encode(self._encoded([given]), of, None, False, seed, row)[0])[0]
         codes, one = self._codes_of(given)
         if not one and not (issparse(given) and len(codes) == 1):  # a row of a sparse matrix is a matrix
-            raise TextspaceError(f"{what} is one sentence or one code, and these are {len(codes)}")
+            these = "this is a list with one in it" if len(codes) == 1 else f"these are {len(codes)}"
+            raise TextspaceError(f"{what} is one sentence or one code, and {these}: give the string or the code itself")
         return tensors(codes)[0]
 
-    def _codes_of(self, given: Texts | ArrayLike) -> tuple[Tensor | TokenCodes, bool]:
+    def _codes_of(self, given: Any) -> tuple[Tensor | TokenCodes, bool]:
         """Codes of sentences, or codes checked, and whether one was given."""
-        codes = self.encode(given, output="tensor") if is_text(given) else given  # type: ignore[arg-type]
+        if isinstance(given, Iterable) and not isinstance(given, Sequence) and not hasattr(given, "ndim"):
+            given = list(given)  # of a generator, or the keys of a mapping
+        codes = self.encode(given, output="tensor") if is_text(given) else given
         found, one = self._checked_codes(codes)
         return found if isinstance(found, TokenCodes) else found[:], one
 
@@ -165,10 +168,8 @@ class Coder(TextEncoder):
             show_progress: show bars.
             seed: of all randomness.
         """
-        if n < 0:
-            raise TextspaceError(f"cannot sample {n} sentences: give a number from 0")
-        if chain < 0:
-            raise TextspaceError(f"a chain cannot have {chain} rounds: give a number from 0")
+        n = whole_number(n, 0, f"cannot sample {n!r} sentences")
+        chain = whole_number(chain, 0, f"a chain cannot have {chain!r} rounds")
         if lengths not in ("decoded", "drawn"):
             raise TextspaceError(f"lengths cannot be {lengths!r}: use 'decoded' or 'drawn'")
         known = Lengths.of_metrics(self.metrics) if lengths == "drawn" else None
@@ -193,8 +194,7 @@ class Coder(TextEncoder):
         A matrix; or, where every token has a code, a list of matrices as long as training sentences are.
         """
         self._needs_codes()
-        if n < 0:
-            raise TextspaceError(f"cannot draw {n} codes: give a number from 0")
+        n = whole_number(n, 0, f"cannot draw {n!r} codes")
         return arrays(self._prior_codes(n, deviation, seed))
 
     @torch.no_grad()

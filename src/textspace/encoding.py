@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,10 +16,10 @@ from textspace.config import Recipe
 from textspace.data.batching import make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
-from textspace.data.tables import refuse_tables
+from textspace.data.tables import check_iterable
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
-from textspace.inputs import Troubles, check_sentences, listed
+from textspace.inputs import Parameters, Troubles, check_sentences, listed
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.progress import track
@@ -38,16 +38,6 @@ CHUNK = 4096
 
 OFF = 0.5
 """Sparse codes are 0 where a dimension is off with a probability above this."""
-
-
-class Parameters(NamedTuple):
-    """The posterior of each sentence: its mean and standard deviation in every dimension.
-
-    Two arrays; or two lists of them, an array of each sentence's tokens, where every token has a code.
-    """
-
-    mean: Any
-    deviation: Any
 
 
 class TextEncoder:
@@ -203,7 +193,7 @@ class TextEncoder:
         self._needs_codes()
         if isinstance(texts, str):
             raise TextspaceError("this takes many sentences: give a list of them, not one string")
-        refuse_tables(texts)
+        check_iterable(texts)
         total = len(texts) if isinstance(texts, Sized) else None
         rest, troubles = iter(track(texts, bar or "", bar is not None, total)), Troubles()
         while chunk := list(islice(rest, CHUNK)):

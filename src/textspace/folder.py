@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from textspace.pretrained import FOLDER as ENCODER
 from textspace.pretrained import EncoderFiles
 from textspace.train import checkpoints
 
-__all__ = ["Saved", "check", "load", "load_tokenizer", "save", "save_tokenizer"]
+__all__ = ["Saved", "check", "load", "load_tokenizer", "named", "save", "save_tokenizer"]
 
 RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
     "recipe.json",
@@ -38,8 +39,17 @@ class Saved:
     metrics: dict[str, Any]
 
 
-def save(folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> None:
+def named(folder: Path | str) -> Path:
+    """The folder of a name; an empty one would be the folder one is in."""
+    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+        given = repr(folder) if isinstance(folder, str) else f"of type {type(folder).__name__}"
+        raise TextspaceError(f"the name of the folder is {given}: give one such as 'my-space'")
+    return Path(folder)
+
+
+def save(folder: Path | str, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> None:
     """Write all files of a space, each whole or not at all."""
+    folder = named(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -77,7 +87,7 @@ def check(folder: Path) -> None:
 
 def load(folder: Path | str, device: str = "cpu") -> Saved:
     """The recipe, tokenizer, model and metrics in a folder; nothing in it is ever executed."""
-    folder = Path(folder)
+    folder = named(folder)
     check(folder)
     try:
         recipe = Recipe.load(folder / RECIPE)

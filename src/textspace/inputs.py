@@ -7,7 +7,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import index
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,20 +16,24 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from textspace.data.encoded import EncodedSplit
-from textspace.data.tables import refuse_tables
+from textspace.data.tables import check_iterable
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.sparse_codes import as_rows, not_finite
 
 __all__ = [
+    "Parameters",
     "SparseRows",
     "Troubles",
     "as_tensor",
     "check_sentences",
     "checked_codes",
     "is_text",
+    "is_within",
     "listed",
+    "refuse_parameters",
     "warn",
+    "whole_number",
 ]
 
 MOSTLY_UNKNOWN = 0.5
@@ -39,9 +44,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def listed(texts: str | Iterable[str]) -> list[str]:
     """One sentence or several as a list."""
-    refuse_tables(texts)
-    if not isinstance(texts, Iterable):
-        raise TextspaceError(f"sentences cannot be of type {type(texts).__name__}: give a string or a list of strings")
+    check_iterable(texts)
     return [texts] if isinstance(texts, str) else list(texts)
 
 
@@ -60,6 +63,29 @@ def check_sentences(texts: Sequence[str], first: int) -> None:
             raise TextspaceError(f"sentence {number} is of type {type(text).__name__}: give strings")
         if not text.isascii() and _SURROGATE.search(text):
             raise TextspaceError(f"sentence {number} holds half of a surrogate pair, which is not text: mend it")
+
+
+def whole_number(given: Any, least: int, problem: str) -> int:
+    """The number as an int; where it is no whole one from `least`, a sentence that begins with the problem.
+
+    >>> whole_number(np.int64(3), 1, "cannot sample 3 sentences")
+    3
+    """
+    try:
+        number = index(given)
+    except (TypeError, ValueError, RuntimeError):  # the last of a tensor that is no number
+        number = least - 1
+    if number < least:
+        raise TextspaceError(f"{problem}: give a whole number from {least}")
+    return number
+
+
+def is_within(given: Any, least: float, most: float) -> bool:
+    """Whether this is a number from `least` to `most`."""
+    try:
+        return bool(least <= given <= most)
+    except (TypeError, ValueError, RuntimeError):  # such as text, or several numbers
+        return False
 
 
 @dataclass
@@ -95,6 +121,22 @@ class Troubles:
             warn(f"{self.unknown:,} {of_all} are mostly words this space does not know: their codes mean little")
 
 
+class Parameters(NamedTuple):
+    """The posterior of each sentence: its mean and standard deviation in every dimension.
+
+    Two arrays; or two lists of them, an array of each sentence's tokens, where every token has a code.
+    """
+
+    mean: Any
+    deviation: Any
+
+
+def refuse_parameters(codes: Any) -> None:
+    """Refuse what encode gives with what="parameters", whose deviations would pass for codes."""
+    if isinstance(codes, Parameters):
+        raise TextspaceError("these are means and deviations of codes, and not codes: give .mean of them")
+
+
 class SparseRows:
     """A sparse matrix that gives dense tensors, slice by slice: the whole of it is never dense unless asked for.
 
@@ -104,6 +146,7 @@ class SparseRows:
     """
 
     def __init__(self, codes: Any, device: torch.device, dtype: torch.dtype) -> None:
+        _refuse_complex(codes.dtype.kind == "c")
         kind = np.float64 if dtype == torch.float64 else np.float32
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is not finite
             self._rows = as_rows(codes).astype(kind, copy=False)
@@ -123,6 +166,7 @@ class SparseRows:
 
 def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor | SparseRows, bool]:
     """Codes as a matrix whose slices are tensors on the device, and whether they were one vector."""
+    refuse_parameters(codes)
     found: Tensor | SparseRows
     try:
         found = SparseRows(codes, device, dtype) if issparse(codes) else as_tensor(codes).to(device, dtype)
@@ -143,11 +187,21 @@ def checked_codes(codes: Any, dim: int, device: torch.device, dtype: torch.dtype
 def as_tensor(codes: Any) -> Tensor:
     """Codes as users hold them, as a dense tensor."""
     if isinstance(codes, Tensor):
+        _refuse_complex(codes.is_complex())
         return codes.detach().to_dense()
     if isinstance(codes, list | tuple):
         codes = [code.detach().cpu() if isinstance(code, Tensor) else code for code in codes]
+    if any(np.ma.is_masked(part) for part in (codes if isinstance(codes, list) else [codes])):
+        raise TextspaceError("these codes hide numbers behind a mask: fill them in, or drop those codes")
+    array = np.asarray(codes)
+    _refuse_complex(array.dtype.kind == "c")
     # A copy: torch takes neither reversed nor foreign-endian arrays, and complains about read-only ones.
-    return torch.from_numpy(np.array(codes, np.float64, order="C"))
+    return torch.from_numpy(np.array(array, np.float64, order="C"))
+
+
+def _refuse_complex(are_complex: bool) -> None:
+    if are_complex:
+        raise TextspaceError("these codes are complex numbers: give real ones, such as codes.real")
 
 
 def _not_finite(codes_NZ: Tensor) -> int | None:

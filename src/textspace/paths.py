@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
+from textspace.inputs import whole_number
 
 __all__ = ["Path", "interpolated"]
 
@@ -29,6 +30,9 @@ def interpolated(a: Codes, b: Codes, steps: int, path: Path = "linear") -> Any:
     >>> [code.tolist() for code in interpolated(np.array([[2.0], [4.0]]), np.array([[8.0]]), 3)]
     [[[2.0], [4.0]], [[5.0], [2.0]], [[8.0]]]
     """
+    steps = whole_number(steps, 2, f"an interpolation has at least its 2 ends, so steps cannot be {steps!r}")
+    if path not in ("linear", "spherical"):
+        raise TextspaceError(f"there is no path {path!r}: use 'linear' or 'spherical'")
     if np.ndim(a) == 1:
         return _between(a, b, steps, path)
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
@@ -39,10 +43,6 @@ def interpolated(a: Codes, b: Codes, steps: int, path: Path = "linear") -> Any:
 
 
 def _between(a_Z: Codes, b_Z: Codes, steps: int, path: Path) -> Codes:
-    if steps < 2:
-        raise TextspaceError(f"an interpolation has at least its 2 ends, so steps cannot be {steps}")
-    if path not in ("linear", "spherical"):
-        raise TextspaceError(f"there is no path {path!r}: use 'linear' or 'spherical'")
     a_Z, b_Z = np.asarray(a_Z, np.float64), np.asarray(b_Z, np.float64)
     share_N1 = np.linspace(0, 1, steps)[:, None]
     straight_NZ = (1 - share_N1) * a_Z + share_N1 * b_Z

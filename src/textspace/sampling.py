@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from textspace.data.tables import refuse_tables
 from textspace.distributions import Delta, draw
 from textspace.errors import TextspaceError
-from textspace.inputs import check_sentences
+from textspace.inputs import check_sentences, is_within
 from textspace.lengths import Lengths
 from textspace.noise import Noise, seed_of
 from textspace.progress import track
@@ -64,19 +64,19 @@ def check_strength(strength: float | None, what: str = "sample") -> None:
         raise TextspaceError(
             f"strength is {strength}, and nothing is drawn that it could move: ask for a sample, or leave strength out"
         )
-    if not 0 <= strength <= FURTHEST:
-        raise TextspaceError(f"strength is {strength}: give a number from 0 (the mean itself) to {FURTHEST:,}")
+    if not is_within(strength, 0, FURTHEST):
+        raise TextspaceError(f"strength is {strength!r}: give a number from 0 (the mean itself) to {FURTHEST:,}")
 
 
 def prior_share(deviation: Deviation, dim: int) -> float:
     """A deviation as a number, checked."""
-    if deviation == "dim":
+    if isinstance(deviation, str) and deviation == "dim":
         return 1 / math.sqrt(dim)
-    if isinstance(deviation, str) or not 0 <= deviation <= FURTHEST:
+    if not is_within(deviation, 0, FURTHEST):
         raise TextspaceError(
             f"deviation is {deviation!r}: give a number from 0 to {FURTHEST:,}, or 'dim' for 1 / sqrt(dimensions)"
         )
-    return deviation
+    return float(deviation)
 
 
 def prior_codes(prior: Distribution, rows_N: Tensor, deviation: Deviation | None, seed: int) -> Tensor:

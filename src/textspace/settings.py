@@ -14,14 +14,21 @@ from textspace.errors import TextspaceError, nearest
 __all__ = ["changed", "parsed", "paths", "sentence"]
 
 
-def parsed(settings: Iterable[str]) -> dict[str, Any]:
-    """Settings written `path=value`, the value in JSON or plain text.
+_AS_WRITTEN = "give strings like 'latent.dim=64'"
+
+
+def parsed(settings: str | Iterable[str]) -> dict[str, Any]:
+    """Settings, one or several, written `path=value`, the value in JSON or plain text.
 
     >>> parsed(["latent.dim=64", "training.plateau=paper"])
     {'latent.dim': 64, 'training.plateau': 'paper'}
     """
+    if not isinstance(settings, Iterable):
+        raise TextspaceError(f"settings are of type {type(settings).__name__}: {_AS_WRITTEN}")
     changes = {}
-    for setting in settings:
+    for setting in [settings] if isinstance(settings, str) else settings:
+        if not isinstance(setting, str):
+            raise TextspaceError(f"setting {setting!r} is of type {type(setting).__name__}: {_AS_WRITTEN}")
         path, equals, written = setting.partition("=")
         if not equals:
             raise TextspaceError(f"setting {setting!r} has no '=': write it as path=value, e.g. latent.dim=64")
@@ -86,9 +93,17 @@ def _unknown(path: str, config: type[BaseModel]) -> str:
     return f"recipe has no option {path!r}; {nearest(path, leaves)}"
 
 
+def _is_config(given: Any) -> bool:
+    return isinstance(given, dict | BaseModel)
+
+
 def sentence(error: ValidationError, config: type[BaseModel]) -> str:
     """The first mistake in plain words."""
-    first = error.errors()[0]
+    mistakes = error.errors()
+    # Where a number or a schedule may stand, what is wrong with a schedule comes after that it is no number.
+    first = next(
+        (one for one in mistakes if not (one["type"] == "float_type" and _is_config(one["input"]))), mistakes[0]
+    )
     # pydantic names the branch of a union too ('objective', 'elbo', 'kl_weight'), which users never wrote.
     fields = {name for path in paths(config) for name in path.split(".")}
     where = ".".join(str(part) for part in first["loc"] if part in fields)

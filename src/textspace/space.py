@@ -17,7 +17,7 @@ from textspace.encoding import Codes, Parameters, Texts, directions
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.generate import Method
-from textspace.inputs import Troubles, check_sentences, listed
+from textspace.inputs import Troubles, check_sentences, listed, whole_number
 from textspace.marks import marks_in, token_positions
 from textspace.paths import Path as CodePath
 from textspace.paths import interpolated
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textspace.evaluate.measure import Suite
     from textspace.evaluate.reports.report import Report
 
-__all__ = ["Neighbor", "Parameters", "Space", "Variant"]
+__all__ = ["Neighbor", "Parameters", "Space", "Variant", "recipe_with"]
 
 
 class Variant(NamedTuple):
@@ -76,9 +76,9 @@ class Space(Coder):
         epochs: int | None = None,
         seed: int | None = None,
         sparsity: float | None = None,
-        settings: Iterable[str] = (),
+        settings: str | Iterable[str] = (),
         options: ReadOptions | None = None,
-        device: str | None = None,
+        device: str | torch.device | None = None,
         show_progress: bool = False,
     ) -> Space:
         """Train a space.
@@ -98,27 +98,25 @@ class Space(Coder):
         """
         from textspace.data.corpus import Corpus, corpus_of
         from textspace.data.options import ReadOptions
-        from textspace.recipes import recipe as recipe_named
         from textspace.recipes import with_sparsity
         from textspace.train.fit import train
 
-        chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
         shorthands = {"training.epochs": epochs, "training.seed": seed}
-        settings = [settings] if isinstance(settings, str) else settings
-        chosen = chosen.with_settings(settings).but({path: n for path, n in shorthands.items() if n is not None})
+        chosen = recipe_with(recipe, settings).but({path: n for path, n in shorthands.items() if n is not None})
         chosen = chosen if sparsity is None else with_sparsity(chosen, sparsity)
         if not isinstance(source, str | Path | Corpus | Mapping):
             if not isinstance(source, Iterable):
                 raise TextspaceError(f"cannot learn from {source!r}: give a file's name, or a list of sentences")
             source = corpus_of(source, options=options or ReadOptions(), normalise=chosen.text.normalise)
+        device = None if device is None else str(device)
         with tempfile.TemporaryDirectory() as temporary:
-            where = Path(out) if out is not None else Path(temporary)
+            where = folders.named(temporary if out is None else out)
             kept = out is not None
             train(source, chosen, where, options=options, device=device, silent=not show_progress, curves=kept)
             return cls.load(where, device)
 
     @classmethod
-    def load(cls, folder: Path | str, device: str | None = None) -> Space:
+    def load(cls, folder: Path | str, device: str | torch.device | None = None) -> Space:
         """The space in a folder; nothing in the folder is ever executed."""
         from textspace.train.processes import Processes
 
@@ -127,13 +125,13 @@ class Space(Coder):
 
     def save(self, folder: Path | str) -> None:
         """Write the space into a folder: recipe, weights, tokenizer, metrics and a model card."""
-        folders.save(Path(folder), self.recipe, self.tokenizer, self.model, self.metrics)
+        folders.save(folder, self.recipe, self.tokenizer, self.model, self.metrics)
 
     def to(self, device: str | torch.device) -> Space:
         """Move the model; returns the space itself."""
         from textspace.train.processes import Processes
 
-        self.model.to(Processes(str(device)).device)
+        self.model.to(Processes(device).device)
         return self
 
     # In between
@@ -191,8 +189,7 @@ class Space(Coder):
         """
         if not isinstance(text, str):
             raise TextspaceError(f"vary takes one sentence, not a {type(text).__name__}: give a string")
-        if n < 0:
-            raise TextspaceError(f"cannot make {n} variants: give a number from 0")
+        n = whole_number(n, 0, f"cannot make {n!r} variants")
         self._needs_codes()
         check_strength(strength)
         check_sentences([text], first=1)
@@ -231,8 +228,7 @@ class Space(Coder):
 
         Where every token has a code, a sentence counts by the mean of them.
         """
-        if k < 1:
-            raise TextspaceError(f"cannot find {k} neighbours: give a number from 1")
+        k = whole_number(k, 1, f"cannot find {k!r} neighbours")
         code = self._one_code(query, "the query")
         direction_Z = directions((code.mean(0) if self.is_token_level else code)[None])[0]
         best: list[Neighbor] = []
@@ -264,8 +260,8 @@ class Space(Coder):
         `.estimates()` sums up; `.nll_N` is each sentence's importance-weighted bound, or exact for a language model.
         On a GPU "tf32" and "bf16" are several times as fast as "float32", and off by hundredths of a nat.
         """
-        if samples < 0:
-            raise TextspaceError(f"cannot take {samples} samples: give a number from 0 (no importance-weighted bound)")
+        problem = f"cannot take {samples!r} samples (0 is for no importance-weighted bound)"
+        samples = whole_number(samples, 0, problem)
         lengths = lengths_for(end_token, self.metrics)
         return likelihood(
             self.model,
@@ -339,3 +335,13 @@ class Space(Coder):
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"
         codes += " for each token" if self.is_token_level else ""
         return f"Space({self.recipe.name!r}, {codes}, {len(self.tokenizer):,} tokens, on {self.device})"
+
+
+def recipe_with(recipe: Recipe | str, settings: str | Iterable[str]) -> Recipe:
+    """A recipe, or the one of a name, with settings."""
+    from textspace.recipes import recipe as recipe_named
+
+    chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
+    if not isinstance(chosen, Recipe):
+        raise TextspaceError(f"recipe is of type {type(chosen).__name__}: give a recipe or the name of one")
+    return chosen.with_settings(settings)

@@ -17,7 +17,7 @@ from torch import Tensor
 from textspace.config import SimplePooling as SimplePoolingConfig
 from textspace.encoders import States
 from textspace.errors import TextspaceError, nearest
-from textspace.inputs import as_tensor
+from textspace.inputs import as_tensor, refuse_parameters
 from textspace.pooling import SimplePooling
 from textspace.types import PaddedCodes
 
@@ -129,6 +129,7 @@ def checked_token_codes(codes: Any, dim: int, device: torch.device, dtype: torch
     A matrix is one sentence, whatever it is called in the caller's program: a row for each token. Several are a list
     of matrices, or an array with three axes.
     """
+    refuse_parameters(codes)
     one = getattr(codes, "ndim", None) == 2
     if not one and not isinstance(codes, list | tuple) and getattr(codes, "ndim", 0) != 3 and not _is_of_objects(codes):
         raise _not_codes(dim, f"these have shape {tuple(codes.shape)}" if hasattr(codes, "shape") else None)

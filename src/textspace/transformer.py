@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
@@ -14,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from textspace.config import Recipe
 from textspace.data.options import ReadOptions
 from textspace.errors import TextspaceError
-from textspace.recipes import recipe as recipe_named
-from textspace.space import Space
+from textspace.space import Space, recipe_with
 from textspace.token_codes import Pool
 
 __all__ = ["TextspaceTransformer"]
@@ -53,7 +53,7 @@ class TextspaceTransformer(TransformerMixin, BaseEstimator):
         settings: str | Iterable[str] = (),
         epochs: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
-        device: str | None = None,
+        device: str | torch.device | None = None,
         batch_size: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -118,10 +118,7 @@ class TextspaceTransformer(TransformerMixin, BaseEstimator):
         return tags
 
     def _chosen_recipe(self) -> Recipe:
-        chosen = recipe_named(self.recipe) if isinstance(self.recipe, str) else self.recipe
-        if not isinstance(chosen, Recipe):
-            raise TextspaceError(f"recipe is of type {type(chosen).__name__}: give a recipe or the name of one")
-        chosen = chosen.with_settings([self.settings] if isinstance(self.settings, str) else self.settings)
+        chosen = recipe_with(self.recipe, self.settings)
         if chosen.encoder is None:  # said before training, not after
             raise TextspaceError(f"{chosen.name!r} is a language model and has no codes: give a recipe with an encoder")
         return chosen

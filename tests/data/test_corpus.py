@@ -347,6 +347,7 @@ def test_a_source_without_a_name_is_not_the_folder_one_is_in(source: Any, tmp_pa
 def test_labels_may_be_an_array() -> None:
     corpus = corpus_of(["a b", "c d", "e f"], labels=np.array([0, 1, 0]))
     assert corpus.labels == ("0", "1")
+    assert corpus_of(["a b", "c d", "e f"], labels=np.array([0.0, np.nan, 1.0])).labels == ("0.0", "1.0")
 
 
 # --- several sources, mappings, standard input ---
@@ -381,6 +382,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = open_corpus("-")
     assert corpus.name == "standard input"
     assert len(texts(corpus)) == len(texts(corpus)) == 8
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a\0b")))
+    assert mistake("-").startswith("'standard input' looks like a binary file")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -516,9 +519,24 @@ def test_columns_where_there_are_none(tmp_path: Path) -> None:
     assert mistake(tmp_path / "a.txt", ReadOptions(label=1)) == (
         "'a' has no columns, so none can be asked for; use a .tsv, .csv or .jsonl file"
     )
+    assert mistake(tmp_path / "a.txt", ReadOptions(header=True)) == (
+        "'a' has no columns, so no header names them; use a .tsv or .csv file, or no header"
+    )
+    assert texts(open_corpus(tmp_path / "a.txt", ReadOptions(header=False))) == ["a"]
+    write(tmp_path, b__tsv="\n")
+    assert mistake(tmp_path / "b.tsv", ReadOptions(header=True)).startswith("nothing is left of 'b'")
+
+
+def test_options_that_are_none(tmp_path: Path) -> None:
+    write(tmp_path, a__txt="a\n")
+    told = "options are of type dict: give those of textspace.data.options, such as ReadOptions(valid=0.1)"
+    assert mistake(tmp_path / "a.txt", {"valid": 0.1}) == told
+    with pytest.raises(TextspaceError, match="options are of type dict"):
+        corpus_of(["a"], options={"valid": 0.1})  # type: ignore[arg-type]
 
 
 def test_wrong_kinds_of_source(tmp_path: Path) -> None:
+    assert mistake({"train": None}) == "sentences cannot be of type NoneType: give a string or a list of strings"
     for source in ((word for word in "ab"), [["a"]], 3):
         assert mistake(source) == "a source is a name or a list of names; for sentences themselves use corpus_of"
     assert mistake("a sentence, not a path. " * 50).endswith(": File name too long")

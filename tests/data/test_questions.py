@@ -85,7 +85,26 @@ def test_what_is_empty_or_does_not_fit_is_left_out_and_counted(tmp_path) -> None
     ]
     questions, report = read_questions(write(tmp_path / "a.tsv", lines))
     assert questions == [Question("who ?", ("anna", "carl"), (1.0, 0.5))]
-    assert (report.kept, report.empty, report.bad_rows) == (2, 5, 1)
+    assert (report.kept, report.empty, report.incomplete, report.bad_rows) == (2, 1, 4, 1)
+    assert report.lines() == [
+        "1 empty line skipped, 4 rows without a question, an answer or a label skipped, 1 row not fitting the columns "
+        "skipped"
+    ]
+
+
+def test_a_label_that_is_not_a_number_is_none(tmp_path) -> None:
+    lines = [
+        '{"question": "who ?", "answer": "anna", "label": 1}',
+        '{"question": "who ?", "answer": "b", "label": NaN}',
+    ]
+    questions, report = read_questions(write(tmp_path / "a.jsonl", lines))
+    assert questions == [Question("who ?", ("anna",), (1.0,))]
+    assert report.lines() == ["1 row without a question, an answer or a label skipped"]
+
+
+def test_semicolons_between_cells(tmp_path) -> None:
+    questions, _ = read_questions(write(tmp_path / "a.csv", ["question;answer;label", "who, then ?;anna;1"]))
+    assert questions == [Question("who, then ?", ("anna",), (1.0,))]
 
 
 @pytest.mark.parametrize(

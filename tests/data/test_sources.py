@@ -12,14 +12,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textspace.data import sources, tables
+from textspace.data import sources, streams, tables
+from textspace.data.cells import Row
 from textspace.data.finding import file_reader
 from textspace.data.options import ReadOptions, ReadReport
-from textspace.data.sources import Reader, Row, ending, iterable_reader, reason, stream_reader
+from textspace.data.sources import Reader, ending, reason
+from textspace.data.streams import iterable_reader, stream_reader
 from textspace.data.tables import hugging_face_readers
 from textspace.errors import TextspaceError
 
@@ -118,6 +122,24 @@ def test_ending(name: str, found: str | None) -> None:
 def test_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\ntwo\x0bthree\x85\xe2\x80\xa8four\r\n\r\n \t\nlast")
     assert [text for text, _ in rows_of(path)] == ["one", "two\x0bthree�\u2028four", "", " \t", "last"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        (".txt", ["one", "two", "", "three"]),
+        (".tsv", ["text\tlabel", "one\tx", "two\ty"]),
+        (".csv", ["text,label", '"one, \rhalf",x', "two,y"]),
+        (".jsonl", ['{"text": "one"}', '{"text": "two"}']),
+    ],
+)
+def test_carriage_returns_end_lines_where_nothing_else_does(tmp_path: Path, kind: str, lines: list[str]) -> None:
+    found = [
+        [(text.replace("\n", "\r"), label) for text, label in rows_of(write(tmp_path / f"a{kind}", end.join(lines)))]
+        for end in ("\n", "\r")
+    ]
+    assert found[0] == found[1]
+    assert len(found[0]) >= 2
 
 
 def test_bad_utf8_is_repaired_and_counted_by_line(tmp_path: Path) -> None:
@@ -230,6 +252,28 @@ def test_csv_quotes_and_stray_line_ends(tmp_path: Path) -> None:
     assert report.bad_rows == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("text;label\none, two;x\nthree;y\n", [("one, two", "x"), ("three", "y")]),
+        ('Text;Label\n"one; ""two""\nhalf";x\nragged\n', [('one; "two"\nhalf', "x")]),
+        ("0;a sentence\n1;another, long\n", [("a sentence", None), ("another, long", None)]),
+    ],
+)
+def test_csv_with_semicolons(tmp_path: Path, content: str, rows: list[Row]) -> None:
+    reader = file_reader(write(tmp_path / "a.csv", content), ReadOptions())
+    assert read(reader)[0] == rows
+    assert "a.csv' (separated by semicolons): text in column " in str(reader.note)
+
+
+@pytest.mark.parametrize(
+    "lines", [["one; two"], ["one; two", "three"], ["text", "one; two"], ['one;"two', "three", "four"]]
+)
+def test_semicolons_may_be_text(tmp_path: Path, lines: list[str]) -> None:
+    rows = rows_of(write(tmp_path / "a.csv", "\n".join(lines)))
+    assert [text for text, _ in rows] == [line for line in lines if line != "text"]
+
+
 def test_csv_rows_over_several_lines_are_counted(tmp_path: Path) -> None:
     lines = ["text,label", "one,x", '"a', "", 'b",y', '"c" d,z', '"e', '""f""",x', '"g', 'h",x\ry', "last,x"]
     rows, report = read(file_reader(write(tmp_path / "a.csv", "\r\n".join(lines)), ReadOptions()))
@@ -270,7 +314,7 @@ def test_blank_files_are_counted_not_fatal(tmp_path: Path, kind: str) -> None:
 
 
 def test_csv_with_nothing_but_broken_rows(tmp_path: Path) -> None:
-    rows, report = read(file_reader(write(tmp_path / "a.csv", "a,b\rc,d\r"), ReadOptions()))
+    rows, report = read(file_reader(write(tmp_path / "a.csv", "a,b\rc,d\r\n"), ReadOptions()))
     assert (rows, report.bad_rows) == ([], 1)
 
 
@@ -283,6 +327,14 @@ def test_unknown_column(tmp_path: Path) -> None:
     )
     path = write(tmp_path / "c.tsv", "\t".join(f"column{number}" for number in range(50)) + "\n")
     assert mistake(path, text="zzz") == "there is no column 'zzz' in 'DIR/c.tsv'; there are 50 others"
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
+def test_text_and_label_in_one_column(tmp_path: Path, name: str) -> None:
+    content = '{"text": "one", "label": "x"}\n' if name.endswith("jsonl") else "text\tlabel\none\tx\n"
+    path = write(tmp_path / name, content)
+    for columns in ({"text": "text", "label": "text"}, {"text": "label", "label": 2}):
+        assert mistake(path, **columns) == f"text and label of 'DIR/{name}' cannot be the same column: name two"
 
 
 def test_column_number_out_of_range(tmp_path: Path) -> None:
@@ -316,6 +368,8 @@ def test_json_rows(tmp_path: Path) -> None:
         '{"sentence": "three", "stars": null}',
         '{"sentence": 4, "stars": true}',
         '{"sentence": "no label"}',
+        '{"sentence": "not a number", "stars": NaN}',
+        '{"sentence": NaN, "stars": 1}',
         '{"sentence": null, "stars": 1}',
         '{"sentence": {"nested": "x"}, "stars": 1}',
         '{"sentence": "nested label", "stars": [1]}',
@@ -325,8 +379,27 @@ def test_json_rows(tmp_path: Path) -> None:
         "",
     ]
     rows, report = read(file_reader(write(tmp_path / "a.jsonl", "\n".join(lines) + "\n\n"), ReadOptions()))
-    assert rows == [("one", "5"), ("two", "1"), ("three", None), ("4", "True"), ("", None), ("", None)]
+    assert rows == [
+        ("one", "5"),
+        ("two", "1"),
+        ("three", None),
+        ("4", "True"),
+        ("no label", None),
+        ("not a number", None),
+        ("", None),
+        ("", None),
+    ]
     assert report.bad_rows == 7
+
+
+@pytest.mark.parametrize("label", [None, "stars"])
+def test_json_objects_without_the_labels_key_have_no_label(tmp_path: Path, label: str | None) -> None:
+    path = write(
+        tmp_path / "a.jsonl", '{"text": "one", "stars": 5}\n{"text": "two"}\n{"text": "three", "stars": null}\n'
+    )
+    rows, report = read(file_reader(path, ReadOptions(label=label)))
+    assert rows == [("one", "5"), ("two", None), ("three", None)]
+    assert report == ReadReport()
 
 
 def test_json_column_by_number_and_late_column(tmp_path: Path) -> None:
@@ -356,6 +429,7 @@ def test_parquet(tmp_path: Path) -> None:
     parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     texts = [f"sentence {number}" for number in range(2500)]
     table = {"label": [*range(2499), None], "nested": [[1]] * 2500, "words": [*texts[:-1], None]}
+    table["weight"] = [1.0, float("nan")] * 1250
     path = tmp_path / "a.parquet"
     parquet.write_table(arrow.table(table), path)
     reader = file_reader(path, ReadOptions())
@@ -363,6 +437,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert rows == list(zip(texts[:-1], map(str, range(2499)), strict=True))
     assert report.bad_rows == 1
     assert (reader.options.text, reader.options.label) == ("words", "label")
+    assert [label for _, label in rows_of(path, label="weight")[:3]] == ["1.0", None, "1.0"]
     assert mistake(path, text="word") == "there is no column 'word' in 'DIR/a.parquet'; did you mean 'words'?"
     path.write_bytes(path.read_bytes()[:-20])
     sentence = mistake(path)
@@ -446,7 +521,7 @@ def test_dataset_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_streams_are_copied_and_cleaned_away() -> None:
     reader = stream_reader("standard input", io.BytesIO(b"one\ntwo\n"), ReadOptions())
     assert read(reader) == read(reader) == ([("one", None), ("two", None)], ReadReport())
-    assert isinstance(reader.keep, sources._Spool)
+    assert isinstance(reader.keep, streams._Spool)
     path = reader.keep.path
     assert path.exists()
     del reader
@@ -456,13 +531,53 @@ def test_streams_are_copied_and_cleaned_away() -> None:
 
 def test_a_forked_worker_leaves_the_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "x")
-    sources._remove(str(path), -1)
+    streams._remove(str(path), -1)
     assert path.exists()
 
 
 def test_streams_with_columns() -> None:
     reader = stream_reader("standard input", io.BytesIO(gzip.compress(b"x\tone\n")), ReadOptions(label=1))
     assert read(reader)[0] == [("one", "x")]
+    reader = stream_reader("standard input", io.BytesIO(b"words\tmore\na sentence\tx\n"), ReadOptions(header=True))
+    assert read(reader)[0] == [("a sentence", None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "told"),
+    [
+        (b"a\0b", {}, "'standard input' looks like a binary file, not text"),
+        (b"text\tx\n", {"label": "z"}, "there is no column 'z' in 'standard input'"),
+        (gzip.compress(b"one\n", mtime=0)[:-9], {}, "'standard input' is damaged or cut short"),
+    ],
+)
+def test_streams_are_called_by_their_names(content: bytes, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(TextspaceError) as caught:
+        read(stream_reader("standard input", io.BytesIO(content), ReadOptions(**options)))
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (np.array([1.0, np.nan]), ["1.0", None]),
+        (np.array([0.5, np.nan], np.float32), ["0.5", None]),
+        (np.array(["x", None], object), ["x", None]),
+        (torch.tensor([1, 0]), ["1", "0"]),
+        (torch.tensor([1.0, float("nan")]), ["1.0", None]),
+        ([np.array("x"), " nan "], ["x", "nan"]),
+        ([np.datetime64("NaT"), np.array([1, 2])], [None, "[1 2]"]),
+    ],
+)
+def test_what_stands_for_no_label(labels: Any, found: list[str | None], once: bool) -> None:
+    reader = iterable_reader("s", ["one", "two"], iter(labels) if once else labels, ReadOptions())
+    assert [label for _, label in read(reader)[0]] == found
+
+
+def test_pandas_has_its_own_word_for_nothing() -> None:
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series([1, None], dtype="Int64")
+    assert read(iterable_reader("s", ["one", "two"], labels, ReadOptions()))[0] == [("one", "1"), ("two", None)]
 
 
 @pytest.mark.parametrize("once", [False, True])
@@ -483,6 +598,8 @@ def test_iterables(once: bool) -> None:
     ("sentences", "labels", "sentence"),
     [
         ("text", None, "sentences must be a list of strings, not one string; for a file use open_corpus(path)"),
+        (None, None, "sentences cannot be of type NoneType: give a string or a list of strings"),
+        (np.array("a"), None, "sentences cannot be of type ndarray: give a string or a list of strings"),
         (["a", 1], None, "sentence 2 is of type int; every sentence must be a string"),
         (["a", "b"], [1], "there must be as many labels as sentences, but one ends before number 2"),
         (["a"], [1, 2], "there must be as many labels as sentences, but one ends before number 2"),

@@ -263,6 +263,10 @@ def test_labels_that_say_nothing_are_left_out(gated: Space) -> None:
 def test_labels_may_be_numbers(gated: Space, tmp_path: Path) -> None:
     found = read_features(gated, SENTENCES, np.arange(len(SENTENCES)) % 2, probes=[])
     assert set(found.classes) == {"0", "1"}
+    of_tensor = read_features(gated, SENTENCES, torch.arange(len(SENTENCES)) % 2, probes=[])
+    assert of_tensor.classes == found.classes
+    missing = np.where(np.arange(len(SENTENCES)) % 3, np.arange(len(SENTENCES)) % 2, np.nan)
+    assert read_features(gated, SENTENCES, missing, probes=[]).classes == {"0.0": 40, "1.0": 40}
     assert found.save(tmp_path)["json"].exists()
 
 
@@ -284,6 +288,7 @@ def test_json_has_everything(found: Features, tmp_path: Path) -> None:
         (([],), "no sentences"),
         ((["a", "b"], ["x"]), "2 sentences and 1 labels"),
         ((["a"], None, 0), "cannot read 0 sentences"),
+        ((["a"], None, 1.5), "cannot read 1.5 sentences: give a whole number from 1"),
         ((["a", 3],), "sentence 2 is of type int"),
     ],
 )

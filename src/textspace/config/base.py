@@ -6,14 +6,18 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Config", "Count", "Positive", "Share"]
+__all__ = ["Config", "Count", "NotNegative", "Positive", "Share"]
 
 Share = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
 
 class Config(BaseModel):
-    """Base of every config: unknown options are errors, values are checked, objects do not change."""
+    """Base of every config: unknown options are errors, values are checked, objects do not change.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    Numbers are finite: JSON has no others, so that a recipe with one could not be read again.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)

@@ -123,7 +123,7 @@ class WaeObjective(Config):
     kl_weight: Weight | None = None
     """Of the KL, which is then a part of the loss too."""
     kernel: Literal["inverse-multiquadratic", "gaussian"] = "inverse-multiquadratic"
-    scales: tuple[Positive, ...] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+    scales: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
     """Widths of the kernels that are summed, in units of the squared distance expected between two prior samples."""
 
 

@@ -201,7 +201,7 @@ class Recipe(Config):
         """
         return Recipe.parse(settings.changed(self, changes))
 
-    def with_settings(self, written: Iterable[str]) -> Recipe:
+    def with_settings(self, written: str | Iterable[str]) -> Recipe:
         """This recipe with settings written `path=value`, the value in JSON or plain text.
 
         >>> Recipe().with_settings(["training.plateau=public-code"]).training.plateau.patience

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from textspace.config.base import Config, Count, Positive
+from textspace.config.base import Config, Count, NotNegative, Positive
 
 __all__ = ["Constant", "Cyclic", "InverseRoot", "Linear", "Logistic", "Weight"]
 
@@ -16,13 +16,13 @@ Unit = Literal["steps", "epochs", "run"]
 
 class Constant(Config):
     kind: Literal["constant"] = "constant"
-    value: float = 1.0
+    value: NotNegative = 1.0
 
 
 class Linear(Config):
     kind: Literal["linear"] = "linear"
-    start: float = 0.0
-    end: float = 1.0
+    start: NotNegative = 0.0
+    end: NotNegative = 1.0
     over: Positive = 10
     """How long the way from start to end takes; the value stays at end afterwards."""
     unit: Unit = "epochs"
@@ -32,8 +32,8 @@ class Logistic(Config):
     """start + (end - start) / (1 + exp(-slope (t - midpoint)))."""
 
     kind: Literal["logistic"] = "logistic"
-    start: float = 0.0
-    end: float = 1.0
+    start: NotNegative = 0.0
+    end: NotNegative = 1.0
     midpoint: Positive = 5
     """When half the way is done."""
     slope: Positive = 1.0
@@ -54,8 +54,8 @@ class Cyclic(Config):
     """Rise linearly from start to end, stay there, and begin again; after the last cycle the value stays at end."""
 
     kind: Literal["cyclic"] = "cyclic"
-    start: float = 0.0
-    end: float = 1.0
+    start: NotNegative = 0.0
+    end: NotNegative = 1.0
     cycles: Count = 4
     rising: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of each cycle that is spent rising."""
@@ -65,5 +65,5 @@ class Cyclic(Config):
 
 
 ScheduleConfig = Annotated[Constant | Linear | Logistic | Cyclic | InverseRoot, Field(discriminator="kind")]
-Weight = float | ScheduleConfig
-"""A number, or a schedule for it."""
+Weight = NotNegative | ScheduleConfig
+"""A number from 0, or a schedule for it."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from textspace.config.base import Config, Count, Positive, Share
+from textspace.config.base import Config, Count, NotNegative, Positive, Share
 from textspace.config.schedules import Weight
 from textspace.errors import nearest
 
@@ -38,7 +38,7 @@ class Optimizer(Config):
     """For sgd."""
     betas: tuple[Share, Share] = (0.9, 0.999)
     """For adam and adamw."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: NotNegative = 0.0
 
 
 class Plateau(Config):

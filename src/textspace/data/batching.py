@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import END, PAD, START
 from textspace.errors import TextspaceError
+from textspace.inputs import whole_number
 from textspace.types import Batch, View
 
 __all__ = ["Mixing", "Plan", "batch_of", "make_batch", "pad", "plan_batches"]
@@ -65,11 +66,10 @@ def plan_batches(
     >>> [rows.tolist() for rows in plan_batches(lengths, tokens=8, seed=0, epoch=0, shuffle=False)]
     [[1, 3], [0], [2]]
     """
-    limit = size if tokens is None else tokens
-    if limit is None or (size is not None and tokens is not None):
+    given = size if tokens is None else tokens
+    if given is None or (size is not None and tokens is not None):
         raise TextspaceError("batches are made by a number of sentences or by a number of tokens: give one")
-    if limit < 1:
-        raise TextspaceError(f"a batch cannot hold {limit} {'sentences' if tokens is None else 'tokens'}")
+    limit = whole_number(given, 1, f"a batch cannot hold {given!r} {'sentences' if tokens is None else 'tokens'}")
     random = np.random.Generator(np.random.Philox(key=np.array([seed, epoch], np.uint64)))
     if mixing == "balanced":
         if sources is None:

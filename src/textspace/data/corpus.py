@@ -13,9 +13,9 @@ import numpy as np
 
 from textspace.data.finding import SPLITS, Found, find, find_given, short_name
 from textspace.data.normalise import normaliser
-from textspace.data.options import ReadOptions, ReadReport, Record
-from textspace.data.sources import Reader, iterable_reader
-from textspace.data.tables import refuse_tables
+from textspace.data.options import ReadOptions, ReadReport, Record, check_options
+from textspace.data.sources import Reader
+from textspace.data.streams import iterable_reader
 from textspace.errors import TextspaceError
 
 __all__ = ["SPLITS", "Corpus", "ReadOptions", "ReadReport", "Record", "Split", "corpus_of", "open_corpus"]
@@ -130,6 +130,7 @@ def open_corpus(source: Source, options: ReadOptions = _DEFAULTS, *, normalise: 
     What is cut: a source without splits, or with nothing but a train file, into all three; from a source with other
     splits but no valid, or a mapping without one, only valid from train, since training needs it.
     """
+    check_options(options)
     clean = normaliser(normalise)
     if isinstance(source, Mapping):
         return _build("given splits", [find_given(source, options)], options, clean)
@@ -159,7 +160,7 @@ def corpus_of(
     >>> corpus.report.lines()[0]
     '1 empty line skipped'
     """
-    refuse_tables(sentences)
+    check_options(options)
     reader = iterable_reader("sentences", sentences, labels, options)
     return _build("sentences", [Found("sentences", {"": reader})], options, normaliser(normalise))
 
@@ -168,10 +169,7 @@ def corpus_of(
 
 
 def _build(name: str, found: list[Found], options: ReadOptions, clean: Callable[[str], str]) -> Corpus:
-    columns = [reader.options for one in found for reader in one.readers.values()]
-    asked = options.text is not None or options.label is not None
-    if asked and all(one.text is None and one.label is None for one in columns):
-        raise TextspaceError(f"{name!r} has no columns, so none can be asked for; use a .tsv, .csv or .jsonl file")
+    _check_columns(name, found, options)
     report = ReadReport()
     labels: set[str] = set()
     parts: dict[str, list[_Part]] = {split: [] for split in SPLITS}
@@ -203,6 +201,17 @@ def _build(name: str, found: list[Found], options: ReadOptions, clean: Callable[
         report.notes.append(f"no splits given: cut at random with seed {options.seed} into {sizes}")
     sources = tuple(one.name for one in found)
     return Corpus(name, splits, _in_order(labels), report, sources, options.mixing)
+
+
+def _check_columns(name: str, found: list[Found], options: ReadOptions) -> None:
+    """Refuse columns, and a header that names them, where no reader has any."""
+    settled = [reader.options for one in found for reader in one.readers.values()]
+    if any(one.text is not None or one.label is not None or one.header for one in settled):
+        return
+    if options.text is not None or options.label is not None:
+        raise TextspaceError(f"{name!r} has no columns, so none can be asked for; use a .tsv, .csv or .jsonl file")
+    if options.header:
+        raise TextspaceError(f"{name!r} has no columns, so no header names them; use a .tsv or .csv file, or no header")
 
 
 def _in_order(labels: set[str]) -> tuple[str, ...]:

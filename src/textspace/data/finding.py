@@ -10,20 +10,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from textspace.data.cells import Row
 from textspace.data.options import ReadOptions, ReadReport, close_names
 from textspace.data.sources import (
     ENDINGS,
     Reader,
-    Row,
     delimited_reader,
     ending,
-    iterable_reader,
     json_reader,
     reason,
-    stream_reader,
     text_reader,
 )
-from textspace.data.tables import hugging_face_readers, parquet_reader, refuse_tables
+from textspace.data.streams import iterable_reader, stream_reader
+from textspace.data.tables import hugging_face_readers, parquet_reader
 from textspace.errors import TextspaceError
 from textspace.files import piped_in
 
@@ -124,7 +123,6 @@ def find_given(sources: Mapping[str, Any], options: ReadOptions) -> Found:
     for name in (split for split in SPLITS if split in sources):
         source = sources[name]
         if not isinstance(source, str | Path):
-            refuse_tables(source)
             readers[name] = iterable_reader(name, source, None, options)
             continue
         found = find(source, options)

@@ -15,6 +15,7 @@ __all__ = [
     "ReadOptions",
     "ReadReport",
     "Record",
+    "check_options",
     "choose_columns",
     "close_names",
     "find_column",
@@ -78,6 +79,15 @@ class ReadOptions:
             raise TextspaceError(f"mixing={self.mixing!r} is not a mixing rule; there are 'all' and 'balanced'")
 
 
+def check_options(options: Any) -> None:
+    """Refuse options that are none, such as a dict of them."""
+    if not isinstance(options, ReadOptions):
+        raise TextspaceError(
+            f"options are of type {type(options).__name__}: give those of textspace.data.options, such as "
+            "ReadOptions(valid=0.1)"
+        )
+
+
 @dataclass
 class ReadReport:
     """What reading met: counted in one pass over the source, however often it is read later."""
@@ -85,6 +95,7 @@ class ReadReport:
     read: int = 0
     kept: int = 0
     empty: int = 0
+    incomplete: int = 0  # of questions
     bad_utf8: int = 0
     bad_rows: int = 0
     rows_over_lines: int = 0  # of .csv, between quotation marks
@@ -106,6 +117,11 @@ class ReadReport:
         """
         counts = (
             (self.empty, "empty line skipped", "empty lines skipped"),
+            (
+                self.incomplete,
+                "row without a question, an answer or a label skipped",
+                "rows without a question, an answer or a label skipped",
+            ),
             (self.bad_utf8, "line with bad UTF-8 repaired", "lines with bad UTF-8 repaired"),
             (self.bad_rows, "row not fitting the columns skipped", "rows not fitting the columns skipped"),
             (
@@ -155,6 +171,8 @@ def choose_columns(
     text, label = (
         None if column is None else find_column(column, names, width, where) for column in (options.text, options.label)
     )
+    if text is not None and text == label:
+        raise TextspaceError(f"text and label of {where} cannot be the same column: name two")
     why = None
     if text is None:
         free = [column for column in range(width) if column != label]

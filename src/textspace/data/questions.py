@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from textspace.data.cells import plain
 from textspace.data.options import ReadReport, find_column, is_number
 from textspace.data.sources import ending, raw_rows
 from textspace.errors import TextspaceError
@@ -102,7 +103,7 @@ def read_questions(
             continue
         asked, given, graded, key = (_cell(row[column]) for column in (question, answer, label, group))
         if not (asked.strip("? ") and given and graded):
-            report.empty += 1
+            report.incomplete += 1
             continue
         entry = found.setdefault(key, (asked, [], []))
         entry[1].append(given)
@@ -164,6 +165,7 @@ def _chosen(
 
 
 def _cell(value: object) -> str:
+    value = plain(value)
     return "" if value is None else " ".join(str(value).split())
 
 

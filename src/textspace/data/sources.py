@@ -1,4 +1,4 @@
-"""Readers of text files, streams and Python iterables: each gives rows of text and label, again and again."""
+"""Readers of text files: each gives rows of text and label, again and again."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import codecs
 import csv
 import gzip
 import json
-import os
-import re
-import shutil
-import tempfile
-import weakref
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
+from textspace.data.cells import Row, row_of
 from textspace.data.options import (
     LABEL_NAMES,
     TEXT_NAMES,
@@ -37,17 +33,15 @@ __all__ = [
     "ENDINGS",
     "SAMPLE_ROWS",
     "Reader",
-    "Row",
+    "TextFile",
     "delimited_reader",
     "ending",
-    "iterable_reader",
     "json_reader",
+    "json_rows",
     "opened",
     "raw_rows",
     "reason",
-    "row_of",
     "sentence_for_failure",
-    "stream_reader",
     "text_reader",
 ]
 
@@ -57,9 +51,20 @@ _HEADER_WORDS = frozenset(TEXT_NAMES + LABEL_NAMES)
 _BINARY_PROBE = 8192
 # A csv field beyond this many characters is an unclosed quotation mark, not text.
 _LONGEST_FIELD = 2**27
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
-Row = tuple[str, str | None]  # text and label
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file, what to call it in sentences about it, and what stands between the cells of a .csv."""
+
+    path: Path
+    name: str
+    delimiter: str = ","
+
+    @classmethod
+    def at(cls, path: Path, name: str | None = None) -> TextFile:
+        """By default it is called by its path."""
+        return cls(path, str(path) if name is None else name)
 
 
 @dataclass(frozen=True)
@@ -92,21 +97,28 @@ def ending(path: Path) -> str | None:
 # --- lines, and .txt ---
 
 
-def _lines(path: Path, report: ReadReport) -> Iterator[str]:
+def _lines(file: TextFile, report: ReadReport) -> Iterator[str]:
     r"""Lines with their ends. Only \n ends a line: str.splitlines would also cut at U+2028 and others."""
-    with sentence_for_failure(path), opened(path) as stream:
+    with sentence_for_failure(file.name), opened(file.path) as stream:
         if b"\0" in stream.read(_BINARY_PROBE):
             raise TextspaceError(
-                f"{str(path)!r} looks like a binary file, not text; if it is UTF-16 text, save it as UTF-8"
+                f"{file.name!r} looks like a binary file, not text; if it is UTF-16 text, save it as UTF-8"
             )
         stream.seek(0)
-        for number, line in enumerate(stream):
+        for number, line in enumerate(_ended(stream)):
             raw = line.removeprefix(codecs.BOM_UTF8) if number == 0 else line
             try:
                 yield raw.decode("utf-8")
             except UnicodeDecodeError:
                 report.bad_utf8 += 1
                 yield raw.decode("utf-8", errors="replace")
+
+
+def _ended(stream: IO[bytes]) -> Iterator[bytes]:
+    r"""Lines up to \n; or up to \r in a file without any \n, as the first Macs wrote them."""
+    first = next(iter(stream), b"")
+    yield from [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
+    yield from stream
 
 
 def reason(problem: Exception | None) -> str:
@@ -116,16 +128,16 @@ def reason(problem: Exception | None) -> str:
 
 
 @contextmanager
-def sentence_for_failure(path: Path, broken: type[Exception] = zlib.error) -> Iterator[None]:
+def sentence_for_failure(name: Path | str, broken: type[Exception] = zlib.error) -> Iterator[None]:
     """Turn what reading a file can raise into one sentence; `broken` is an error that means a damaged file."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, broken) as problem:
         raise TextspaceError(
-            f"{str(path)!r} is damaged or cut short ({reason(problem)}); fetch or write it again"
+            f"{str(name)!r} is damaged or cut short ({reason(problem)}); fetch or write it again"
         ) from problem
     except OSError as problem:
-        raise TextspaceError(f"cannot read {str(path)!r}: {problem.strerror or reason(problem)}") from problem
+        raise TextspaceError(f"cannot read {str(name)!r}: {problem.strerror or reason(problem)}") from problem
 
 
 def opened(path: Path) -> IO[bytes]:
@@ -139,31 +151,32 @@ def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def text_reader(path: Path, options: ReadOptions) -> Reader:
+def text_reader(path: Path, options: ReadOptions, name: str | None = None) -> Reader:
     """A sentence a line, without labels."""
-    next(_lines(path, ReadReport()), None)  # so that what cannot be read says so at once
-    return Reader(str(path), partial(_text_rows, path), replace(options, text=None, label=None))
+    file = TextFile.at(path, name)
+    next(_lines(file, ReadReport()), None)  # so that what cannot be read says so at once
+    return Reader(file.name, partial(_text_rows, file), replace(options, text=None, label=None, header=None))
 
 
-def _text_rows(path: Path, report: ReadReport) -> Iterator[Row]:
-    for line in _lines(path, report):
+def _text_rows(file: TextFile, report: ReadReport) -> Iterator[Row]:
+    for line in _lines(file, report):
         yield _without_end(line), None
 
 
 # --- .tsv and .csv ---
 
 
-def _cells(path: Path, report: ReadReport) -> Iterator[list[str]]:
+def _cells(file: TextFile, report: ReadReport) -> Iterator[list[str]]:
     """Rows as cells, none for a blank line. Quotes mean nothing in .tsv: its text is full of stray ones."""
-    lines = _lines(path, report)
-    if ending(path) == ".tsv":
+    lines = _lines(file, report)
+    if ending(file.path) == ".tsv":
         for line in lines:
             yield _without_end(line).split("\t") if not line.isspace() else []
     else:
-        yield from _quoted_cells(path, lines, report)
+        yield from _quoted_cells(file, lines, report)
 
 
-def _quoted_cells(path: Path, lines: Iterator[str], report: ReadReport) -> Iterator[list[str]]:
+def _quoted_cells(file: TextFile, lines: Iterator[str], report: ReadReport) -> Iterator[list[str]]:
     """Rows of a .csv file, in which text between quotation marks may hold line breaks.
 
     A stray mark makes such rows too, out of lines that are not its own: hence they are counted, and where it shows that
@@ -180,7 +193,7 @@ def _quoted_cells(path: Path, lines: Iterator[str], report: ReadReport) -> Itera
         at_end = True
 
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
-    rows = csv.reader(noted())
+    rows = csv.reader(noted(), delimiter=file.delimiter)
     while True:
         of_row.clear()
         begin = rows.line_num + 1
@@ -190,9 +203,9 @@ def _quoted_cells(path: Path, lines: Iterator[str], report: ReadReport) -> Itera
             return
         except csv.Error:  # the reader goes on with the next line
             cells = None
-        if at_end or (len(of_row) > 1 and not _well_quoted(of_row)):
+        if at_end or (len(of_row) > 1 and not _well_quoted(of_row, file.delimiter)):
             raise TextspaceError(
-                f"the row that begins in line {begin} of {str(path)!r} opens a quotation mark that none closes at the "
+                f"the row that begins in line {begin} of {file.name!r} opens a quotation mark that none closes at the "
                 "end of a cell: take the mark out, or close it (inside quotes a mark is written twice)"
             )
         if len(of_row) > 1:
@@ -204,40 +217,67 @@ def _quoted_cells(path: Path, lines: Iterator[str], report: ReadReport) -> Itera
             yield cells if any(map(str.strip, cells)) else []
 
 
-def _well_quoted(lines: list[str]) -> bool:
+def _well_quoted(lines: list[str], delimiter: str) -> bool:
     """Whether every quotation mark that opens a cell is closed at its end; stray carriage returns do not count."""
     try:
-        return len(list(csv.reader((line.replace("\r", "") for line in lines), strict=True))) == 1
+        rows = csv.reader((line.replace("\r", "") for line in lines), delimiter=delimiter, strict=True)
+        return len(list(rows)) == 1
     except csv.Error:
         return False
 
 
-def delimited_reader(path: Path, options: ReadOptions) -> Reader:
-    """A sentence a row of cells, tabs between them in .tsv and commas in .csv, with a header or without.
+def _sample(file: TextFile) -> list[list[str]]:
+    return list(islice(filter(None, _cells(file, ReadReport())), SAMPLE_ROWS + 1))
+
+
+def _separated(file: TextFile) -> TextFile:
+    """The file, with semicolons between its cells where it is a .csv that has them instead of commas.
+
+    It has them where its first row has no comma, and either names columns with semicolons between them or has as many
+    cells between semicolons as all rows of the sample.
+    """
+    first = next(filter(None, _cells(file, ReadReport())), []) if ending(file.path) == ".csv" else []
+    if len(first) != 1 or ";" not in first[0]:
+        return file
+    other = replace(file, delimiter=";")
+    with suppress(TextspaceError):  # what is wrong with the file shows with commas too
+        rows = _sample(other)
+        if _is_header(rows[0]) or (len(rows) > 1 and {*map(len, rows)} == {len(rows[0])} != {1}):
+            return other
+    return file
+
+
+def _is_header(cells: list[str]) -> bool:
+    return any(cell.strip().casefold() in _HEADER_WORDS for cell in cells)
+
+
+def delimited_reader(path: Path, options: ReadOptions, name: str | None = None) -> Reader:
+    """A sentence a row of cells, tabs between them in .tsv, commas or semicolons in .csv, with a header or without.
 
     In .csv quotation marks may hold commas and line breaks, in .tsv they are text.
     """
-    where = repr(str(path))
-    sample = list(islice(filter(None, _cells(path, ReadReport())), SAMPLE_ROWS + 1))
+    file = _separated(TextFile.at(path, name))
+    where = repr(file.name) + (" (separated by semicolons)" if file.delimiter == ";" else "")
+    sample = _sample(file)
     if not sample:  # nothing but blank or broken lines, to be counted as such
         nowhere = Columns(0, None, options, None)
-        return Reader(str(path), partial(_delimited_rows, path, False, 1, nowhere), options)
+        return Reader(file.name, partial(_delimited_rows, file, False, 1, nowhere), options)
     header = options.header
     if header is None:
         by_name = any(column is not None and not is_number(column) for column in (options.text, options.label))
-        header = by_name or any(cell.strip().casefold() in _HEADER_WORDS for cell in sample[0])
+        header = by_name or _is_header(sample[0])
     names = [cell.strip() for cell in sample[0]] if header else None
     width = len(names) if names else Counter(map(len, sample)).most_common(1)[0][0]
     columns = choose_columns(names, width, sample[1:] if names else sample, options, where)
-    rows = partial(_delimited_rows, path, header, width, columns)
+    rows = partial(_delimited_rows, file, header, width, columns)
     # In files that follow one without a header, a sentence or class that reads like a column's name is none.
     settled = columns.options if header else replace(columns.options, header=False)
-    return Reader(str(path), rows, settled, columns.note)
+    return Reader(file.name, rows, settled, columns.note)
 
 
-def _delimited_rows(path: Path, header: bool, width: int, columns: Columns, report: ReadReport) -> Iterator[Row]:
+def _delimited_rows(file: TextFile, header: bool, width: int, columns: Columns, report: ReadReport) -> Iterator[Row]:
     needed = max(columns.text, columns.label or 0) + 1
-    for cells in _cells(path, report):
+    for cells in _cells(file, report):
         if not cells:
             yield "", None
         elif header:
@@ -261,49 +301,32 @@ def _object(line: str) -> dict[str, Any] | None:
 
 def json_reader(path: Path, options: ReadOptions) -> Reader:
     """A sentence a line, in a JSON object whose keys are the columns."""
-    objects = (value for line in _lines(path, ReadReport()) if (value := _object(line)))
+    file = TextFile.at(path)
+    objects = (value for line in _lines(file, ReadReport()) if (value := _object(line)))
     sample = list(islice(objects, SAMPLE_ROWS))
     names = list(dict.fromkeys(name for value in sample for name in value))
     wanted = {str(column) for column in (options.text, options.label) if isinstance(column, str)}
     if not wanted <= set(names):  # a column may begin later than the sample ends
         names = list(dict.fromkeys([*names, *(name for value in objects for name in value)]))
     if not names:  # nothing but blank or broken lines, to be counted as such
-        return Reader(str(path), partial(_json_rows, path, "", None), options)
+        return Reader(file.name, partial(json_rows, file, "", None), options)
     cells = [[value.get(name) for name in names] for value in sample]
-    columns = choose_columns(names, len(names), cells, options, repr(str(path)))
-    rows = partial(_json_rows, path, *names_of(columns, names))
-    return Reader(str(path), rows, columns.options, columns.note)
+    columns = choose_columns(names, len(names), cells, options, repr(file.name))
+    rows = partial(json_rows, file, *names_of(columns, names))
+    return Reader(file.name, rows, columns.options, columns.note)
 
 
-def _json_rows(path: Path, text: str, label: str | None, report: ReadReport) -> Iterator[Row]:
-    for line in _lines(path, report):
+def json_rows(file: TextFile, text: str, label: str | None, report: ReadReport) -> Iterator[Row]:
+    """The rows of two keys; an object without the label's has no label, as where it is null."""
+    for line in _lines(file, report):
         if not line.strip():
             yield "", None
             continue
         value = _object(line)
-        if value is None or text not in value or (label is not None and label not in value):
+        if value is None or text not in value:
             report.bad_row()
         else:
-            yield from row_of(value[text], value[label] if label is not None else None, report)
-
-
-def row_of(text: object, label: object, report: ReadReport) -> Iterator[Row]:
-    """The row of two cells; none where the text is missing or either is nested. A null label is no label."""
-    if text is None or isinstance(text, dict | list | bytes) or isinstance(label, dict | list | bytes):
-        report.bad_row()
-        return
-    yield (
-        _encodable(str(text), report),
-        None if label is None else _encodable(str(label), report).strip() or None,
-    )
-
-
-def _encodable(text: str, report: ReadReport) -> str:
-    r"""The text without lone surrogates, which JSON can spell (\ud800) and UTF-8 cannot."""
-    if text.isascii() or not _SURROGATES.search(text):
-        return text
-    report.bad_utf8 += 1
-    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)
+            yield from row_of(value[text], None if label is None else value.get(label), report)
 
 
 # --- tables of more than text and label ---
@@ -314,8 +337,9 @@ def raw_rows(path: Path, report: ReadReport) -> Iterator[list[str] | dict[str, A
     kind = ending(path)
     if kind not in (".tsv", ".csv", ".jsonl"):
         raise TextspaceError(f"{str(path)!r} is no table: give a .tsv, .csv or .jsonl file (also .gz)")
+    file = _separated(TextFile.at(path))
     if kind == ".jsonl":
-        for line in _lines(path, report):
+        for line in _lines(file, report):
             if not line.strip():
                 report.empty += 1
             elif (value := _object(line)) is None:
@@ -323,71 +347,8 @@ def raw_rows(path: Path, report: ReadReport) -> Iterator[list[str] | dict[str, A
             else:
                 yield value
         return
-    for cells in _cells(path, report):
+    for cells in _cells(file, report):
         if cells:
             yield cells
         else:
             report.empty += 1
-
-
-# --- streams and Python iterables ---
-
-
-class _Spool:
-    """A temporary file that lasts as long as this object, in the process that made it."""
-
-    def __init__(self, suffix: str) -> None:
-        handle, name = tempfile.mkstemp(prefix="textspace-", suffix=suffix)
-        os.close(handle)
-        self.path = Path(name)
-        weakref.finalize(self, _remove, name, os.getpid())
-
-
-def _remove(name: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked worker must not take the file away from its parent
-        Path(name).unlink(missing_ok=True)
-
-
-def stream_reader(name: str, stream: IO[bytes], options: ReadOptions) -> Reader:
-    """A stream that can be read only once, copied to a temporary file.
-
-    Without a name to tell, it is .txt; or .tsv when a text or label column is asked for.
-    """
-    with_columns = options.text is not None or options.label is not None
-    spool = _Spool(".tsv" if with_columns else ".txt")
-    with spool.path.open("wb") as copy:
-        shutil.copyfileobj(stream, copy)
-    reader = delimited_reader(spool.path, options) if with_columns else text_reader(spool.path, options)
-    return replace(reader, name=name, keep=spool)
-
-
-def iterable_reader(name: str, sentences: Iterable[str], labels: Iterable[Any] | None, options: ReadOptions) -> Reader:
-    """Sentences from Python: read again where they can be, else copied to a temporary file."""
-    settled = replace(options, text=None, label=None)
-    if isinstance(sentences, str):
-        raise TextspaceError("sentences must be a list of strings, not one string; for a file use open_corpus(path)")
-    if all(iter(values) is not values for values in (sentences, () if labels is None else labels)):
-        return Reader(name, partial(_iterable_rows, sentences, labels), settled)
-    spool = _Spool(".jsonl")
-    with spool.path.open("w", encoding="utf-8") as copy:
-        for text, label in _checked(sentences, labels):
-            print(json.dumps({"text": text, "label": label}), file=copy)
-    return Reader(name, partial(_json_rows, spool.path, "text", "label"), settled, keep=spool)
-
-
-def _iterable_rows(sentences: Iterable[str], labels: Iterable[Any] | None, report: ReadReport) -> Iterator[Row]:
-    for text, label in _checked(sentences, labels):
-        yield from row_of(text, label, report)
-
-
-def _checked(sentences: Iterable[str], labels: Iterable[Any] | None) -> Iterator[Row]:
-    if labels is None:
-        pairs: Iterable[tuple[Any, Any]] = ((text, None) for text in sentences)
-    else:
-        pairs = zip_longest(sentences, labels, fillvalue=_checked)
-    for number, (text, label) in enumerate(pairs, start=1):
-        if text is _checked or label is _checked:
-            raise TextspaceError(f"there must be as many labels as sentences, but one ends before number {number}")
-        if not isinstance(text, str):
-            raise TextspaceError(f"sentence {number} is of type {type(text).__name__}; every sentence must be a string")
-        yield text, None if label is None else str(label)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from textspace.data.cells import Row, row_of
 from textspace.data.options import ReadOptions, ReadReport, choose_columns, names_of
-from textspace.data.sources import SAMPLE_ROWS, Reader, Row, reason, row_of, sentence_for_failure
+from textspace.data.sources import SAMPLE_ROWS, Reader, reason, sentence_for_failure
 from textspace.errors import TextspaceError
 
-__all__ = ["hugging_face_readers", "parquet_reader", "refuse_tables"]
+__all__ = ["check_iterable", "hugging_face_readers", "parquet_reader", "refuse_tables"]
 
 _BATCH_ROWS = 1000
 
@@ -24,6 +25,13 @@ def refuse_tables(texts: Any) -> None:
     """Refuse a data frame, which gives names of columns and not sentences; of a mapping the keys are the sentences."""
     if hasattr(texts, "columns") and hasattr(texts, "to_numpy"):
         raise TextspaceError("a data frame gives the names of its columns: give one column, such as frame['text']")
+
+
+def check_iterable(texts: Any) -> None:
+    """Refuse what gives no sentences one by one: a data frame, a number, nothing, or an array without axes."""
+    refuse_tables(texts)
+    if not isinstance(texts, Iterable) or (getattr(texts, "ndim", 1) == 0 and not isinstance(texts, str)):
+        raise TextspaceError(f"sentences cannot be of type {type(texts).__name__}: give a string or a list of strings")
 
 
 def _extra(module: str, source: str) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from textspace.config import TokenizerConfig
 from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.errors import TextspaceError
+from textspace.files import whole_or_nothing
 
 __all__ = ["tokenizer_for"]
 
@@ -36,9 +37,8 @@ def tokenizer_for(
     tokenizer = train_tokenizer(config, texts(), progress=progress)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        unfinished = kept.with_suffix(f".{tokenizer.fingerprint[:8]}.unfinished")
-        unfinished.write_text(tokenizer.to_json(), encoding="utf-8")
-        unfinished.replace(kept)
+        with whole_or_nothing(kept) as unfinished:  # others may learn the same at the same time
+            unfinished.write_text(tokenizer.to_json(), encoding="utf-8")
     except OSError as error:
         raise TextspaceError(f"the cache folder {cache} cannot be written: {error}") from error
     return tokenizer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.data.cells import label_of
 from textspace.data.normalise import normaliser
 from textspace.errors import TextspaceError
 from textspace.evaluate.posterior import ACTIVE_ABOVE
@@ -18,7 +19,7 @@ from textspace.features.labels import SHUFFLES, association
 from textspace.features.results import Association, Dimension, Example, Features, Side, SideName, State
 from textspace.features.switching import switched
 from textspace.features.words import FEWEST, PRIOR_WORDS, WordCounts
-from textspace.inputs import listed
+from textspace.inputs import listed, whole_number
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Estimate
@@ -50,7 +51,7 @@ Floats = NDArray[np.float64]
 def read_features(
     space: Space,
     texts: Iterable[str],
-    labels: Iterable[str | None] | None = None,
+    labels: Iterable[Any] | None = None,
     *,
     probes: str | Iterable[str] | None = None,
     limit: int = LIMIT,
@@ -68,7 +69,7 @@ def read_features(
     Args:
         space: any space with codes.
         texts: sentences.
-        labels: of the sentences; None for one without.
+        labels: of the sentences; None or NaN for one without.
         probes: a sentence, or several, in which every dimension is switched; by default the first `PROBES`.
         limit: of more sentences than these so many are read, spread evenly.
         of: how many sentences there were, where `texts` are themselves spread over more.
@@ -80,7 +81,8 @@ def read_features(
         `.dimensions`, and `.save(folder)` for JSON and a page.
     """
     clean = normaliser(space.recipe.text.normalise)
-    given, given_labels = listed(texts), _strings(labels)
+    given = listed(texts)
+    given_labels = None if labels is None else [label_of(label) for label in labels]
     _check(space, given, given_labels, limit, top)
     rows = spread_rows(len(given), limit).tolist()
     kept = [given[row] for row in rows]
@@ -163,8 +165,8 @@ def _check(space: Space, texts: list[str], labels: list[str | None] | None, limi
         raise TextspaceError("there are no sentences to read the dimensions in: give at least one")
     if labels is not None and len(labels) != len(texts):
         raise TextspaceError(f"there are {len(texts):,} sentences and {len(labels):,} labels: give one for each")
-    if limit < 1 or top < 1:
-        raise TextspaceError(f"cannot read {min(limit, top)} sentences: give a number from 1")
+    for number in (limit, top):
+        whole_number(number, 1, f"cannot read {number!r} sentences")
 
 
 def _prior_variance(space: Space) -> float:
@@ -274,7 +276,3 @@ def _strongest(texts: list[str], of_N: Bools, strength_N: Floats, top: int) -> l
         if len(found) == top:
             break
     return list(found.values())
-
-
-def _strings(labels: Iterable[Any] | None) -> list[str | None] | None:
-    return None if labels is None else [None if label is None else str(label) for label in labels]

@@ -15,6 +15,7 @@ from typing import Any
 
 from textspace.config import BetaGatedPrior, ElboObjective, Recipe, SpikeAndSlabPrior
 from textspace.errors import TextspaceError
+from textspace.inputs import is_within
 from textspace.recipes.base import VAE, derived
 
 __all__ = ["RECIPES", "with_sparsity"]
@@ -137,9 +138,10 @@ def with_sparsity(recipe: Recipe, share: float) -> Recipe:
     >>> sparse.prior.alpha, sparse.prior.beta
     (3.0, 2.0)
     """
-    if not 0 < share < 1:
+    if not is_within(share, 0, 1) or share in (0, 1):
+        shown = f"{share:g}" if isinstance(share, float | int) else repr(share)
         raise TextspaceError(
-            f"sparsity is {share:g}: give the share of dimensions that shall be off, between 0 and 1, such as 0.8"
+            f"sparsity is {shown}: give the share of dimensions that shall be off, between 0 and 1, such as 0.8"
         )
     changes = _dialled(recipe, share)
     if not changes:

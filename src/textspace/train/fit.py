@@ -132,8 +132,8 @@ def train(
     Returns:
         How the run ended. The folder holds `recipe.json`, `tokenizer.json`, `model.safetensors` (the best weights),
         `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`;
-        with a pretrained encoder also `encoder/`; of a two-phase recipe also `pretraining.json`, `pretraining.jsonl`
-        and `pretraining-curves.png` of the first phase.
+        `begun.json` says what it began with; with a pretrained encoder there is also `encoder/`; of a two-phase recipe
+        also `pretraining.json`, `pretraining.jsonl` and `pretraining-curves.png` of the first phase.
     """
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     options = options or ReadOptions()
