@@ -137,7 +137,7 @@ def train(
     """
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     options = options or ReadOptions()
-    folder = Path(out)
+    folder = folders.named(out)
     if not resume and checkpoints.newest(folder) is not None:
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
     if not resume and (folder / "metrics.json").exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,8 @@ def mlp_probe(subject: Subject) -> Findings:
 
     name = "accuracy (%) of a 3-layer perceptron on [mean, variance] of the posterior, all training labels"
     settings: Settings = {"codes": "posterior means and variances, scaled", "hidden": MLP_HIDDEN}
-    return with_network(subject, "mlp", name, features, settings, MLP_HIDDEN)
+    found = with_network(subject, "mlp", name, features, settings, MLP_HIDDEN)
+    return replace(found, estimates=found.estimates | {"unknown_share": unknown_share(subject.test)})
 
 
 def sampled_classifier(subject: Subject) -> Findings:
@@ -205,7 +207,6 @@ def with_network(
         {
             f"{key}_accuracy": accuracy_over_seeds(name, correct_RN, settings),
             "majority": majority_estimate(train.classes_N, test.classes_N),
-            "unknown_share": unknown_share(test.sentences),
         },
         per_sentence={f"{key}_accuracy": per_sentence(correct_RN)},
     )
