@@ -24,6 +24,11 @@ hypothesis.settings.register_profile("whatever the time", deadline=None)
 hypothesis.settings.load_profile("whatever the time")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The file that takes longest comes first: begun last, it would run alone while other processes wait."""
+    items.sort(key=lambda item: item.path.name != "test_docs.py")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was not tested, and why."""
     reasons = Counter(

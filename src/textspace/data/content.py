@@ -89,9 +89,9 @@ class Sketch:
 class Content:
     """Digest and number of the records read through it, the digest of their sentences alone, and their sketch."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, sketched: bool = True) -> None:
         self.count = 0
-        self._name = name
+        self._name, self._sketched = name, sketched
         self._records, self._texts = hashlib.blake2b(), hashlib.blake2b(digest_size=16)
         self.sketch = Sketch()
 
@@ -117,7 +117,8 @@ class Content:
             self._records.update(text)
             self._texts.update(b"%d " % len(text))
             self._texts.update(text)
-            self.sketch.add(text)
+            if self._sketched:
+                self.sketch.add(text)
             yield record
 
     @property

@@ -194,7 +194,7 @@ def encode_corpus(
         folder = cache / fingerprint[:32]
         split = _opened(folder)
         if split is None:
-            again = Content(name)
+            again = Content(name, sketched=False)
             reading = again.reading(track(records, f"encoding {name}", progress, content.count))
             try:
                 cache.mkdir(parents=True, exist_ok=True)
