@@ -25,8 +25,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the examples name."""
     sentences = tiny_sentences(200)
-    for name in ("my.txt", "more.txt", "held-out.txt"):
-        (tmp_path / name).write_text("\n".join(sentences))
+    for name, count in {"my.txt": 200, "more.txt": 200, "held-out.txt": 50}.items():
+        (tmp_path / name).write_text("\n".join(sentences[:count]))
     (tmp_path / "reviews.tsv").write_text("\n".join(f"{len(each) % 2}\t{each}" for each in sentences))
     (tmp_path / "questions.txt").write_text("\n".join(f"who {each} ? {each}" for each in sentences))
     rows = [f"who {one}\t{other}\t{int(one == other)}" for one in sentences[:9] for other in sentences[:4]]
