@@ -46,6 +46,7 @@ def test_the_first_step_that_is_not_finite_is_named_with_its_term(tmp_path: Path
     assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_disk_that_is_full_is_told_by_the_file(tmp_path: Path) -> None:
     """Also by who closes the log after that, which would write what is left."""
     log = StepLog(tmp_path / "steps.jsonl", 0)
