@@ -5,16 +5,16 @@
     python -m benchmarks.tables CORPORA --together 16 --minutes 25 --out FOLDER
 
 Runs are those of `textspace reproduce` with the settings of `PIECES`, all of them in one queue, what takes longest
-first. Those that benchmarks/results has are not run again, and what was stopped goes on with the same command. Every
-table has a folder in FOLDER, with its runs, and with kept runs and new ones together as `textspace reproduce` writes
-them.
+first, as many at once as the GPU has memory for. Those that benchmarks/results has are not run again, and what was
+stopped goes on with the same command. Every table has a folder in FOLDER, with its runs, and with kept runs and new
+ones together as `textspace reproduce` writes them.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,10 @@ FALLS = 'training.optimizer.schedule={"kind":"logistic","start":1.0,"end":0.0,"m
 STOPS = "training.patience=5"
 AT_MOST_TEN = "training.update.cap=10"
 """Encoder steps before each of the decoder: without it an epoch of short reviews is 134,000 of them."""
+GIGABYTES = {"captions-text": 4.0, "yahoo-pooling": 11.5, "yahoo-remedies": 11.5, "yelp-pooling": 19.5}
+"""Of a GPU's memory that a run of a table holds, as seen on an H200."""
+SMALL = 3.2
+"""Those of other tables."""
 COMMAND = "python -m benchmarks.tables CORPORA --out FOLDER"
 SHORT = ("training.precision=bf16", "training.plateau=null", FALLS)
 
@@ -162,9 +166,15 @@ PIECES = [
         10,
         (warm_up(4), first_phase(8), *SHORT),
     ),
+    Piece(
+        YELP_COMBINED,
+        "one-embedding-aggressive one-embedding-pooled-aggressive",
+        12,
+        (warm_up(4, 0.1), AT_MOST_TEN, *SHORT),
+    ),
     *_with_a_long_warm_up(LONG_YELP),
     Piece(LONG_YELP, "vae-max-pool-from-yahoo", 42, (warm_up(30), *SHORT, STOPS)),
-    Piece(LONG_YELP, "ivae ivae-mi", 28, (warm_up(20, 0.1), *SHORT)),
+    Piece(LONG_YELP, "ivae ivae-mi", 20, (warm_up(14, 0.1), *SHORT)),
     Piece(MIM, "smim-512 smim-128 smim-16", 40),
     Piece(MIM, "smim-ae-512 smim-ae-128 smim-ae-16", 16),
     Piece(MIM, "svae-512 svae-128 svae-16", 10),
@@ -173,7 +183,7 @@ PIECES = [
     Piece(CAPTIONS, "vae-anneal", 10, (warm_up(4), *SHORT)),
     Piece(CAPTIONS, "vae-cyclic", 10, (cycles(10), *SHORT)),
     Piece(CAPTIONS, "ae vae vae-free-bits-total-7", 10),
-    Piece(CAPTIONS, "vae-aggressive", 10, (warm_up(4, 0.1), *SHORT)),
+    Piece(CAPTIONS, "vae-aggressive", 10, (warm_up(4, 0.1), AT_MOST_TEN, *SHORT)),
 ]
 
 
@@ -197,6 +207,29 @@ def missing(corpora: Path, out: Path, only: Collection[str]) -> dict[str, Job]:
     }
 
 
+def gigabytes(name: str) -> float:
+    """Of the GPU's memory that a run will hold."""
+    return GIGABYTES.get(name.split("_")[0], SMALL)
+
+
+def within(room: float, ready: Callable[[str, Collection[str]], bool]) -> Callable[[str, Collection[str]], bool]:
+    """Whether a run may begin: as many as have room in the GPU's memory, and a first one in any case."""
+
+    def has_room(name: str, running: Collection[str]) -> bool:
+        return not running or sum(map(gigabytes, running)) + gigabytes(name) <= room
+
+    return lambda name, running: has_room(name, running) and ready(name, running)
+
+
+def command(name: str, out: Path) -> list[str]:
+    """What does a run, before larger ones on the GPU, beside which it would all but stand still.
+
+    Aggressive training, which has most steps, is before others too.
+    """
+    waits = gigabytes(name) > SMALL and "aggressive" not in name
+    return ["env", f"CUDA_MPS_CLIENT_PRIORITY={int(waits)}", *command_of(out / name)]
+
+
 def collect(corpora: Path, out: Path) -> None:
     """Write what there is of every table that has runs in `out`."""
     found: dict[str, Reproduction] = {}
@@ -216,7 +249,8 @@ def main() -> None:
     tables = sorted({piece.table for piece in PIECES})
     parser.add_argument("--only", nargs="+", choices=tables, default=tables, metavar="TABLE", help=", ".join(tables))
     parser.add_argument("--list", action="store_true", help="show what is missing and run nothing")
-    parser.add_argument("--together", type=int, default=16, help="runs side by side")
+    parser.add_argument("--together", type=int, default=16, help="runs side by side, at most")
+    parser.add_argument("--gigabytes", type=float, default=136, help="of the GPU's memory for all runs; default 136")
     parser.add_argument("--minutes", type=float, help="when they are over, runs are stopped so that they can go on")
     parser.add_argument("--out", type=Path, default=Path("reproduced"))
     given = parser.parse_args()
@@ -233,11 +267,11 @@ def main() -> None:
     except TextspaceError as error:
         sys.exit(f"{error}")
     processes = side_by_side(
-        {name: command_of(given.out / name) for name in wanted},
+        {name: command(name, given.out) for name in wanted},
         given.out,
         together=given.together,
         minutes=given.minutes,
-        ready=ready_beside(wanted, given.out),
+        ready=within(given.gigabytes, ready_beside(wanted, given.out)),
     )
     with suppress(KeyboardInterrupt):
         for each in track(processes, "tables", True, len(wanted)):

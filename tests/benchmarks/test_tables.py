@@ -79,6 +79,27 @@ def test_what_is_missing_is_run_and_kept(
     assert asked("--list") == ["nothing is missing"]
 
 
+def test_runs_wait_for_room_on_the_gpu() -> None:
+    ready = tables.within(24.0, lambda name, running: name != "ptb-mim_40_epochs/waits")
+    large, small = "yelp-pooling_42_epochs/vae-anneal-seed0", "ptb-remedies_60_epochs/vae-seed0"
+    assert ready(large, [])
+    assert ready(small, [large])
+    assert not ready(small, [large, small])
+    assert not ready(large, [large])
+    assert not ready("ptb-mim_40_epochs/waits", [])
+    assert tables.within(1.0, lambda name, running: True)(large, [])
+
+
+def test_large_runs_let_small_and_aggressive_ones_go_first(tmp_path: Path) -> None:
+    waiting = {
+        "ptb-mim_40_epochs/smim-512-seed0": 0,
+        "yelp-pooling_42_epochs/vae-anneal-seed0": 1,
+        "yelp-pooling_42_epochs/vae-aggressive-no-anneal-seed0": 0,
+    }
+    for name, wanted in waiting.items():
+        assert tables.command(name, tmp_path)[1] == f"CUDA_MPS_CLIENT_PRIORITY={wanted}"
+
+
 def test_a_table_or_corpus_that_is_not_there_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
