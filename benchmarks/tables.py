@@ -175,10 +175,13 @@ PIECES = [
     *_with_a_long_warm_up(LONG_YELP),
     Piece(LONG_YELP, "vae-max-pool-from-yahoo", 42, (warm_up(30), *SHORT, STOPS)),
     Piece(LONG_YELP, "ivae ivae-mi", 20, (warm_up(14, 0.1), *SHORT)),
-    Piece(MIM, "smim-512 smim-128 smim-16", 40),
-    Piece(MIM, "smim-ae-512 smim-ae-128 smim-ae-16", 16),
-    Piece(MIM, "svae-512 svae-128 svae-16", 10),
-    Piece(MIM, "smim-pretrain-512 smim-pretrain-128 smim-pretrain-16", 24, SHORT[:1]),
+    Piece(
+        MIM,
+        "smim-512 smim-128 smim-16 smim-ae-512 smim-ae-128 smim-ae-16 svae-512 svae-128 svae-16 "
+        "smim-pretrain-512 smim-pretrain-128 smim-pretrain-16",
+        40,
+        SHORT[:1],
+    ),
     Piece(CAPTIONS, "pretrain-free-bits-4", 10, (warm_up(4), first_phase(8), *SHORT)),
     Piece(CAPTIONS, "vae-anneal", 10, (warm_up(4), *SHORT)),
     Piece(CAPTIONS, "vae-cyclic", 10, (cycles(10), *SHORT)),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from textspace.errors import TextspaceError
-from textspace.reproduce.picture import draw_by_epoch, draw_features, limits, pictures
+from textspace.reproduce.picture import draw, draw_by_epoch, draw_features, limits, pictures
 from textspace.reproduce.report import Cell, Reproduction, Runs
 from textspace.reproduce.showing import explained, fitting, markdown, save, terminal_rows
 from textspace.reproduce.table import Column, Row, Table
@@ -96,6 +96,23 @@ def test_the_error_of_a_gap_is_that_of_the_same_sentences_differences() -> None:
         errors.append([cell.gap_error for cell in found])
     assert np.mean(gaps, axis=0)[0] == pytest.approx(-1, abs=0.01)
     np.testing.assert_allclose(np.mean(errors, axis=0), np.std(gaps, axis=0), rtol=0.15)
+
+
+def test_with_a_reference_gaps_to_it_are_drawn() -> None:
+    """Numbers themselves where it was not run, and in tables that have none."""
+
+    def at(found: Reproduction) -> list[tuple[float, float]]:
+        """Places of points in the first panel."""
+        points = [line for line in draw(found).axes[0].get_lines() if line.get_marker() == "o"]
+        return [(x, y) for line in points for x, y in line.get_xydata().tolist()]
+
+    gaps, numbers = at(with_reference(RUNS)), at(FOUND)
+    assert {(0.0, 0.0), (-3.0, 1.0), (-2.0, 1.0), (-3.0, 2.0)} == {*gaps}
+    assert {(10.0, 0.0), (7.0, 1.0), (8.0, 1.0), (7.0, 2.0)} == {*numbers}
+    title = draw(with_reference(RUNS)).get_suptitle()
+    assert title == "example: gaps to plain, ours filled, the paper's hollow"
+    alone = with_reference({"better-seed0": RUNS["better-seed0"]})
+    assert (7.0, 1.0) in at(alone)
 
 
 def test_gaps_stand_in_a_table_of_their_own() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from textwrap import fill
 from typing import Any
 
 import numpy as np
 
 from textspace.evaluate.reports.pictures import COLOURS, FAINT, INK, STYLE
-from textspace.reproduce.report import Line, Reproduction
+from textspace.reproduce.report import Cell, Line, Reproduction
 from textspace.reproduce.table import Column
 
 __all__ = ["draw", "draw_by_epoch", "draw_features", "pictures"]
@@ -37,15 +38,32 @@ def pictures(found: Reproduction) -> dict[str, Callable[[Reproduction], Any]]:
 
 
 def draw(found: Reproduction) -> Any:
-    """A matplotlib figure: a panel for each of the first columns of the table, a line for each row."""
+    """A matplotlib figure: a panel for each of the first columns of the table, a line for each row.
+
+    Of a table with a reference, whose corpus is not the paper's, gaps to it are drawn: numbers themselves lie apart.
+    """
     lines, columns = found.lines(), found.table.columns[:PANELS]
+    gaps = any(cell.gap is not None for line in lines for cell in line.cells.values())
+    if gaps:
+        lines = [_gaps(line, found.table.reference) for line in lines]
     with _panels(len(columns), 2.4 + 2.3 * len(columns), 1.4 + 0.24 * len(lines), sharey=True) as (figure, axes):
         for axis, column in zip(axes, columns, strict=True):
             _panel(axis, lines, column)
         axes[0].set_yticks(range(len(lines)), [line.row.name for line in lines])
         axes[0].set_ylim(len(lines) - 0.4, -0.6)
-        figure.suptitle(f"{found.table.name}: ours filled, the paper's hollow", x=0.01, ha="left", fontsize=10.5)
+        drawn = f"gaps to {found.table.reference}, " if gaps else ""
+        figure.suptitle(f"{found.table.name}: {drawn}ours filled, the paper's hollow", x=0.01, ha="left", fontsize=10.5)
     return figure
+
+
+def _gaps(line: Line, reference: str | None) -> Line:
+    """A row as what it differs by from the reference, which itself differs by nothing."""
+    if line.row.name == reference:
+        nothing = {key: Cell(cell.ours and 0.0, None, cell.paper and 0.0) for key, cell in line.cells.items()}
+        return replace(line, cells=nothing)
+    return replace(
+        line, cells={key: Cell(cell.gap, cell.gap_error, cell.paper_gap) for key, cell in line.cells.items()}
+    )
 
 
 @contextmanager
