@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from helpers import tiny_sentences
+from helpers import small, tiny_sentences
 from tiny_encoder import tiny_encoder
 
 from textspace.cli import main
@@ -63,7 +63,7 @@ def commands(page: Path) -> list[list[str]]:
 def test_shell_examples_run(somewhere: Path) -> None:
     found = [command for page in PAGES for command in commands(page)]
     assert len(found) > 8
-    quick = {name: recipe.but({"training.epochs": 1}) for name, recipe in RECIPES.items()}
+    quick = {name: small(recipe).but({"training.epochs": 1}) for name, recipe in RECIPES.items()}
     with mock.patch.dict(RECIPES, quick):
         for command in found:
             out, err = io.StringIO(), io.StringIO()
