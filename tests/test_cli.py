@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from helpers import small, tiny_sentences
 
+from textspace import __version__
 from textspace.cli import main
 from textspace.cli.shared import print_json
 from textspace.data.corpus import open_corpus
@@ -493,6 +494,12 @@ def test_mistakes_are_one_line_and_exit_code_2(workplace: Path, arguments: str, 
     assert sentence in told.stderr
     assert len(told.stderr.strip().splitlines()) == 1, told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, mock.patch.object(sys, "argv", ["textspace", "--version"]):
+        main()
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"textspace {__version__}\n")
 
 
 def test_a_real_process_says_one_line_and_with_debug_the_traceback() -> None:

@@ -14,6 +14,7 @@ from textspace.evaluate.likelihood import likelihood
 from textspace.recipes import RECIPES
 from textspace.reproduce import worker
 from textspace.reproduce.job import Job, read_json
+from textspace.reproduce.run import collected
 from textspace.space import Space
 from textspace.train.fit import prepare
 
@@ -43,6 +44,15 @@ def test_numbers_are_those_of_the_test_split(job: Job, tmp_path: Path) -> None:
     assert perplexity == pytest.approx(numbers["test"]["nll_ppl_word"][0], rel=0.001)
     assert len(numbers["copies"]) == 3
     assert numbers["machine"]["gpu"] is None
+
+
+def test_the_file_of_numbers_has_the_course_of_training_too(job: Job, tmp_path: Path) -> None:
+    """So that it is all that need be taken along from a machine that is given back."""
+    done(job, tmp_path)
+    (tmp_path / "steps.jsonl").unlink()
+    kept = collected(tmp_path)
+    assert kept["epoch"] == [1]
+    assert kept["by_epoch"]["elbo"] == [pytest.approx(kept["best"], abs=1e-4)]
 
 
 def test_only_what_is_missing_is_done_again(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

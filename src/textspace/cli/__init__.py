@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+import textspace
 from textspace.cli import (  # noqa: F401 (each adds its commands)
     answering,
     judging,
@@ -77,6 +78,17 @@ def _not_our_fault(error: Exception) -> str | None:
     return None
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"textspace {textspace.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _all(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False) -> None:
+def _all(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show which version this is.")
+    ] = False,
+) -> None:
     pass

@@ -120,6 +120,8 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from textspace.evaluate.reports.pictures import written
+
     statistics = examination.statistics
     logged = "token" if "token_kl" in examination.numbers else "sentence"
     unit = logged if statistics is None else statistics.unit
@@ -147,15 +149,12 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
             axis.set_ylim(min(0, low), high + 0.05 * abs(high))
     for axis in figure.get_axes():
         axis.spines[["top", "right"]].set_visible(False)
-    paths = [path_stem.with_name(f"{path_stem.name}.{ending}") for ending in ("png", "svg")]
-    for path in paths:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=130)
-        except OSError as error:
-            reason = error.strerror or error
-            raise TextspaceError(f"could not write {path}: {reason}; name another place with --out") from None
-    return paths
+    try:
+        path_stem.parent.mkdir(parents=True, exist_ok=True)
+        return written(figure, path_stem)
+    except OSError as error:
+        reason = error.strerror or error
+        raise TextspaceError(f"could not write {path_stem}.png: {reason}; name another place with --out") from None
 
 
 def _axes(part: Any, count: int) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -11,15 +12,33 @@ from typing import Any
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
+from textspace.evaluate.examination import validations
 from textspace.token_losses import Precision
 from textspace.train import checkpoints
 from textspace.train.pretraining import first_phase
 from textspace.train.processes import Processes
 from textspace.train.resuming import as_first_written, weight_relevant
 
-__all__ = ["NUMBERS", "Job", "read_json"]
+__all__ = ["NUMBERS", "Job", "courses", "read_json"]
 
 JOB, NUMBERS = "job.json", "numbers.json"
+
+CURVES = (
+    "elbo",
+    "dual_elbo",
+    "nll",
+    "mim",
+    "reconstruction",
+    "kl",
+    "dual_kl",
+    "mi",
+    "active_units",
+    "feature_cosine",
+    "hoyer_samples",
+    "hoyer_means",
+    "marginal_kl",
+)
+"""What validations measure that is kept, epoch by epoch."""
 
 
 @dataclass(frozen=True)
@@ -143,3 +162,20 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TextspaceError(f"{path} is not ours: remove it to begin anew")
     return found
+
+
+def courses(folder: Path) -> dict[str, Any]:
+    """What validations of the run in a folder have measured so far, epoch by epoch; nothing where it has no log."""
+    lines = [line for line in validations(folder) if {"epoch", "seconds"} <= line.keys()]
+    if not lines:
+        return {}
+    known = [name for name in CURVES if any(name in line for line in lines)]
+    return {
+        "by_epoch": {name: [_rounded(line.get(name)) for line in lines] for name in known},
+        "epoch": [round(line["epoch"], 3) for line in lines],
+        "seconds_by_epoch": [round(line["seconds"], 1) for line in lines],
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return value if value is None or not math.isfinite(value) else round(value, 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,9 +13,8 @@ from textspace.data.finding import SPLITS, find
 from textspace.data.options import ReadOptions
 from textspace.data.sources import opened, sentence_for_failure
 from textspace.errors import TextspaceError
-from textspace.evaluate.examination import validations
 from textspace.progress import track
-from textspace.reproduce.job import NUMBERS, Job, read_json
+from textspace.reproduce.job import NUMBERS, Job, courses, read_json
 from textspace.reproduce.report import IN_EVERY_RUN, IN_SOME_RUNS, Reproduction, Runs, run_name
 from textspace.reproduce.side_by_side import Ended, side_by_side
 from textspace.reproduce.table import Table
@@ -25,7 +23,6 @@ from textspace.train import checkpoints
 from textspace.train.fit import PRETRAINING
 
 __all__ = [
-    "CURVES",
     "Asked",
     "collected",
     "command_of",
@@ -36,23 +33,6 @@ __all__ = [
     "ready_beside",
     "run",
 ]
-
-CURVES = (
-    "elbo",
-    "dual_elbo",
-    "nll",
-    "mim",
-    "reconstruction",
-    "kl",
-    "dual_kl",
-    "mi",
-    "active_units",
-    "feature_cosine",
-    "hoyer_samples",
-    "hoyer_means",
-    "marginal_kl",
-)
-"""What validations measure that is kept, epoch by epoch."""
 
 TOGETHER_ON_A_GPU = 8
 
@@ -299,14 +279,4 @@ def _run(name: str, job: Job, out: Path, ended: Ended | None) -> dict[str, Any]:
 
 def collected(folder: Path, *, with_numbers: bool = True) -> dict[str, Any]:
     """The numbers of the run in a folder, where it has ended, and its validations so far."""
-    found = read_json(folder / NUMBERS) if with_numbers else {}
-    if lines := [line for line in validations(folder) if {"epoch", "seconds"} <= line.keys()]:
-        known = [name for name in CURVES if any(name in line for line in lines)]
-        found["by_epoch"] = {name: [_rounded(line.get(name)) for line in lines] for name in known}
-        found["epoch"] = [round(line["epoch"], 3) for line in lines]
-        found["seconds_by_epoch"] = [round(line["seconds"], 1) for line in lines]
-    return found
-
-
-def _rounded(value: float | None) -> float | None:
-    return value if value is None or not math.isfinite(value) else round(value, 4)
+    return (read_json(folder / NUMBERS) if with_numbers else {}) | courses(folder)

@@ -28,7 +28,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
-from textspace.reproduce.job import NUMBERS, Job, read_json
+from textspace.reproduce.job import NUMBERS, Job, courses, read_json
 from textspace.space import Space
 from textspace.train import checkpoints
 from textspace.train.fit import prepare, train
@@ -89,6 +89,7 @@ def _trained(job: Job, folder: Path) -> dict[str, Any]:
         **asdict(trained),
         "pretraining": read_json(folder / "metrics.json").get("pretraining"),
         "machine": machine(job.device),
+        **courses(folder),
     }
 
 

@@ -41,6 +41,8 @@ def draw_curves(log: Path, stem: Path) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from textspace.evaluate.reports.pictures import written
+
     steps = [line for line in records(log, "step") if line["loss"] is not None]
     validations = list(records(log, "validation"))
     terms = [name for name in (steps[0] if steps else {}) if name not in _NOT_TERMS]
@@ -75,10 +77,7 @@ def draw_curves(log: Path, stem: Path) -> list[Path]:
         spare.set_axis_off()
     for axis in figure.get_axes():
         axis.spines[["top", "right"]].set_visible(False)
-    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
-    for path in paths:
-        figure.savefig(path, dpi=130)
-    return paths
+    return written(figure, stem)
 
 
 def _draw_validations(axis: Any, validations: list[dict[str, Any]], name: str) -> None:

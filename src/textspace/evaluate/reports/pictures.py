@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from textspace.evaluate.measure import Picture
 
-__all__ = ["draw", "svg"]
+__all__ = ["draw", "svg", "written"]
 
 COLOURS = (
     "#2f6db3",
@@ -79,6 +80,15 @@ def draw(picture: Picture, *, titled: bool = True) -> Any:
         if titled:
             axis.set_title(picture.title, loc="left")
     return figure
+
+
+def written(figure: Any, stem: Path) -> list[Path]:
+    """Write a figure as `stem`.png and .svg; it is laid out once."""
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("png", "svg")]
+    for path in paths:
+        figure.savefig(path, dpi=130)
+        figure.set_layout_engine("none")  # the places stay, and need not be found again
+    return paths
 
 
 def svg(picture: Picture, name: str) -> str:
