@@ -153,8 +153,8 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
         path_stem.parent.mkdir(parents=True, exist_ok=True)
         return written(figure, path_stem)
     except OSError as error:
-        reason = error.strerror or error
-        raise TextspaceError(f"could not write {path_stem}.png: {reason}; name another place with --out") from None
+        path, reason = error.filename or path_stem, error.strerror or error
+        raise TextspaceError(f"could not write {path}: {reason}; name another place with --out") from None
 
 
 def _axes(part: Any, count: int) -> list[Any]:
