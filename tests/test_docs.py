@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from unittest import mock
@@ -44,9 +45,17 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def quick_recipes() -> Iterator[None]:
+    """Tiny networks, trained for an epoch where an example does not say for how long."""
+    quick = {name: small(recipe).but({"training.epochs": 1}) for name, recipe in RECIPES.items()}
+    with mock.patch.dict(RECIPES, quick):
+        yield
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 @pytest.mark.filterwarnings("ignore:.*mostly words this space does not know")
-def test_python_examples_run(page: Path, somewhere: Path) -> None:
+def test_python_examples_run(page: Path, somewhere: Path, quick_recipes: None) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}
     for block in blocks:
@@ -60,19 +69,17 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line) for line in re.findall(r"^    (textspace .*)$", text, re.MULTILINE)]
 
 
-def test_shell_examples_run(somewhere: Path) -> None:
+def test_shell_examples_run(somewhere: Path, quick_recipes: None) -> None:
     found = [command for page in PAGES for command in commands(page)]
     assert len(found) > 8
-    quick = {name: small(recipe).but({"training.epochs": 1}) for name, recipe in RECIPES.items()}
-    with mock.patch.dict(RECIPES, quick):
-        for command in found:
-            out, err = io.StringIO(), io.StringIO()
-            redirected = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-            with (
-                mock.patch.object(sys, "argv", command),
-                redirected[0],
-                redirected[1],
-                pytest.raises(SystemExit) as ended,
-            ):
-                main()
-            assert ended.value.code == 0, (command, err.getvalue())
+    for command in found:
+        out, err = io.StringIO(), io.StringIO()
+        redirected = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+        with (
+            mock.patch.object(sys, "argv", command),
+            redirected[0],
+            redirected[1],
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+        assert ended.value.code == 0, (command, err.getvalue())
