@@ -163,7 +163,7 @@ def test_the_accuracy_of_imperfect_clusters_does_not_depend_on_the_names_of_clas
         lambda numbers: 0.2 * CORNERS[numbers] + chance.normal(size=(len(numbers), 2)),
     )
     values = []
-    for names in permutations("xyz"):
+    for names in ("xyz", "yxz", "zxy"):
         for sentences in subject.splits.values():
             assert sentences.labels is not None
             codes = dict(zip(sorted(set(sentences.labels)), names, strict=True))
