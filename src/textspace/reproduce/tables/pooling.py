@@ -165,8 +165,8 @@ YELP = replace(
             "18.62 hours and 625 thousand updates for aggressive training, 6.00 hours and 196 thousand",
             "348.2, and 348.7",
         ),
-        "The reviews are raw text: they are put in lower case, and words beyond the 20,000 most frequent, one in "
-        "twenty-three, are unknown, as in the paper's corpora.",
+        "The reviews are raw text: they are put in lower case, and words beyond the 20,000 most frequent, one "
+        "in twenty-three in training, are unknown, as in the paper's corpora.",
         "accuracy is of stars, read from mean and variance of codes. bi-LSTM is one trained with the classes, about as "
         "large as the encoders of all rows. vae-max-pool-from-yahoo knows the words of Yahoo only; unknown is the "
         "share in percent that rows do not know of the test words, and likelihoods of other words do not compare.",
