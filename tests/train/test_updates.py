@@ -155,11 +155,15 @@ def test_each_side_moves_in_its_own_steps_only(trainer_of, shared: bool) -> None
     for name in checkpoints.weights(trainer.model):
         sides[side(name)].add(name)
     assert ("decoder.embedding.weight" in sides["decoder"]) == (not shared)
-    seen = []
+    seen, learning = [], []
+    trainer.model.register_forward_pre_hook(
+        lambda model, inputs: learning.append({name for name, p in model.named_parameters() if p.requires_grad})
+    )
     for number in range(9):
         before = copied(trainer.model)
         step = trainer.update(trainer.stream.next_batch, turn(number))
-        assert changed(trainer.model, before) == sides[step.moved[0]]
+        assert changed(trainer.model, before) == sides[step.moved[0]] == learning[-1]
+        assert all(parameter.requires_grad for parameter in trainer.model.parameters())
         assert all(parameter.grad is None for parameter in trainer.model.parameters())
         seen.append(step.moved)
     assert seen.count(("decoder",)) >= 2

@@ -7,7 +7,8 @@ fetches it (the aggressive rule looks at its own loss once per window).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,7 +131,7 @@ class JointUpdate:
         recording: Recording | None = None,
     ) -> tuple[Terms, Tensor]:
         """Add those of a piece to the parameters'; its terms, and its share of the values."""
-        with self.processes.autocast(self.training.precision):
+        with self._resting(moving), self.processes.autocast(self.training.precision):
             passed = self.model(piece, noise, self.objective.samples, self.objective.per_gate)
             terms = self.objective(passed, progress, others)
             weights = recording.weights(list(terms.weights)) if recording is not None else None
@@ -139,6 +140,19 @@ class JointUpdate:
         loss.backward(inputs=moving)
         self.names = ("loss", *means, "gradient")
         return terms, torch.stack([loss, *means.values()]).detach().float() * shard.counts
+
+    @contextmanager
+    def _resting(self, moving: list[nn.Parameter]) -> Iterator[None]:
+        """Parameters that do not move need no gradients: autograd's own functions would notice, ours would not."""
+        moved = set(map(id, moving))
+        resting = [parameter for parameter in self.parameters if id(parameter) not in moved]
+        for parameter in resting:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in resting:
+                parameter.requires_grad_(True)
 
     def _loss(
         self,

@@ -94,6 +94,9 @@ def test_shares_and_similarities_are_those_made_by_hand(space: Space, say: Say) 
     for kind, wrong in (("mean", 12), ("sample", 8), ("perturbed", 12)):
         assert value(found, f"bleu1_{kind}") == pytest.approx(1 - wrong / words)
         assert value(found, f"edits_{kind}") == pytest.approx(wrong / words)
+    lengths = np.array([len(text.split()) for text in TEXTS])
+    assert value(found, "sentence_bleu1_mean") == pytest.approx(1 - (1 / lengths[:12]).sum() / 40)
+    assert value(found, "sentence_bleu1_end_mean") == pytest.approx(1 - (1 / (lengths[:12] + 1)).sum() / 40)
     for by in ("bleu1", "edits"):
         better, worse = (found.estimates[f"{kind}_better_{by}"] for kind in ("sample", "mean"))
         assert (better.value, worse.value) == (8 / 40, 4 / 40)
