@@ -213,6 +213,14 @@ REFUSED = {
         {"encoder": ENCODERS["gru"] | {"reverse_input": True}, "pooling.kind": "none"},
         ["pooling 'none'", "encoder 'gru' with reverse_input", "set encoder.reverse_input=false"],
     ),
+    "start last": (
+        {"encoder": ENCODERS["gru"] | {"start_last": True}, "pooling.kind": "none"},
+        ["pooling 'none'", "encoder 'gru' with start_last", "set encoder.start_last=false"],
+    ),
+    "start last and pooled": (
+        {"encoder": ENCODERS["gru"] | {"start_last": True, "bidirectional": True}, "pooling.kind": "start"},
+        ["pooling 'start'", "encoder 'gru' with start_last", "pooling.kind=last"],
+    ),
     "mmd": (
         {"objective": {"kind": "wae"}, "training.average": "tokens"},
         ["training.average 'tokens'", "objective 'wae'", "set training.average=sentences"],

@@ -93,6 +93,10 @@ SCHEDULED = {"constant": ("value",), "linear": BOTH, "logistic": BOTH, "cyclic":
         (["training.optimizer.kind=adm"], "training.optimizer.kind is \"adm\", but input should be 'sgd', 'adam' or"),
         (["training.plateau=papr"], "there is no plateau preset 'papr': did you mean 'paper'?"),
         (["training.batch.tokens=100"], "give either batch.sentences or batch.tokens"),
+        (
+            ['training.batch={"sentences": null, "tokens": 100, "by_length": false}'],
+            "batch.tokens makes batches of similar lengths",
+        ),
         (["encoder=null"], "encoder is missing: give encoder, pooling, posterior and prior, or none"),
         (["share_embeddings=true", "encoder.embedding=9"], "share_embeddings needs encoder.embedding (9) to equal"),
     ],
@@ -300,6 +304,7 @@ LATER = [
     "decoder.skip",
     "decoder.word_dropout",
     "encoder.word_dropout",
+    "encoder.start_last",
     "posterior.log_variance_floor",
     "latent.spike",
     "objective.gate_kl_weight",
@@ -308,6 +313,7 @@ LATER = [
     "objective.samples",
     "objective.codes_per_gate",
     "training.average",
+    "training.batch.by_length",
     "training.record_steps",
 ]
 """Options that the first recipe.json files did not have."""
@@ -376,6 +382,7 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert recipe.objective.free_bits is None
     assert (recipe.decoder.skip, recipe.decoder.word_dropout) == (False, 0.0)
     assert (recipe.encoder.word_dropout, recipe.posterior.log_variance_floor) == (0.0, None)
+    assert (recipe.encoder.start_last, recipe.training.batch.by_length) == (False, True)
     objective = recipe.objective
     assert (objective.gate_kl_weight, objective.activity, objective.gate_share) == (None, None, None)
     assert (objective.samples, objective.codes_per_gate) == (1, 1)

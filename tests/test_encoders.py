@@ -1,6 +1,7 @@
-"""Encoders: what word dropout hides from them, and from nobody else."""
+"""Encoders: what word dropout hides from them, and from nobody else; and in which order they read."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from textspace.data.tokenizers import END, PAD, START, UNKNOWN
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
-from textspace.types import Batch
+from textspace.types import Batch, View
 
 DROP = 0.3
 
@@ -52,6 +53,32 @@ def test_some_words_become_unknown_and_specials_stay(tiny, batch: Batch, name: s
 def test_the_decoder_reads_all_words(tiny, batch: Batch) -> None:
     model = model_of(tiny)
     assert torch.equal(ids_read(model.decoder, model, batch).squeeze(0), batch.decoder.ids_BT[:, :-1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_start_token_may_come_last_and_takes_the_place_of_the_end(tiny, batch: Batch, reverse: bool) -> None:
+    options = {"encoder.reverse_input": reverse, "encoder.start_last": True, "encoder.word_dropout": 0.0}
+    model = model_of(tiny, **options)
+    read_BT = ids_read(model.encoder, model, batch)
+    lengths = batch.encoder.lengths_B.tolist()
+    for ids_T, given_T, length in zip(read_BT.tolist(), batch.encoder.ids_BT.tolist(), lengths, strict=True):
+        words = given_T[1 : length - 1]
+        expected = [*(words[::-1] if reverse else words), START]
+        assert ids_T == expected + [PAD] * (len(ids_T) - len(expected))
+
+
+def test_what_comes_after_the_start_token_at_the_end_is_not_read(tiny, batch: Batch) -> None:
+    """States and mask end where it stands; so do they where lengths are kept on the device for recorded steps."""
+    model = model_of(tiny, **{"encoder.start_last": True, "encoder.word_dropout": 0.0}).eval()
+    view = batch.encoder
+    kept = replace(view, lengths_B=torch.zeros(0), given_lengths_B=view.lengths_B.clone())
+    for each in (view, kept):
+        states = model.encoder(each)
+        assert torch.equal(states.mask_BT.sum(1), view.lengths_B - 1)
+        for row in (0, 5, 9):
+            length = int(view.lengths_B[row])
+            alone = model.encoder(View(view.ids_BT[row : row + 1, :length], view.lengths_B[row : row + 1]))
+            assert torch.allclose(states.last_BH[row], alone.last_BH[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -36,6 +36,16 @@ def features_BH() -> Tensor:
     return torch.randn(4, FEATURES, generator=torch.manual_seed(6))
 
 
+def test_a_gaussian_is_computed_in_32_bits_where_its_features_have_16(features_BH: Tensor) -> None:
+    """Rounded to 16, a mean of 1 is off by half the deviation of the narrowest posteriors there are."""
+    posterior = posterior_of(GaussianPosterior(log_variance_floor=-10))
+    with torch.autocast("cpu", torch.bfloat16):
+        q = posterior("z", features_BH.bfloat16(), {})
+    exact = posterior("z", features_BH.bfloat16().float(), {})
+    assert torch.equal(q.mean, exact.mean)
+    assert torch.equal(q.stddev, exact.stddev)
+
+
 def test_a_gaussians_mean_and_log_variance_are_linear(features_BH: Tensor) -> None:
     posterior = posterior_of(GaussianPosterior())
     q = posterior("z", features_BH, {})

@@ -291,12 +291,13 @@ def test_the_mutual_information_recipe_has_the_papers_settings() -> None:
     assert (recipe.encoder.kind, recipe.encoder.embedding, recipe.encoder.hidden) == ("gru", 300, 512)
     assert (recipe.decoder.kind, recipe.decoder.embedding, recipe.decoder.hidden) == ("gru", 300, 512)
     assert recipe.encoder.reverse_input
+    assert recipe.encoder.start_last
     assert recipe.share_embeddings
     assert recipe.posterior.log_variance_floor == -10
     assert (recipe.decoder.input_dropout, recipe.decoder.output_dropout) == (0.5, 0)
     training = recipe.training
     assert (training.optimizer.kind, training.optimizer.lr, training.clip) == ("adam", 1e-3, 0.25)
-    assert training.batch.sentences == 20
+    assert (training.batch.sentences, training.batch.by_length) == (20, False)
     assert (training.plateau.factor, training.plateau.patience) == (0.25, 2)
 
 

@@ -36,7 +36,7 @@ class States:
 
 
 class RecurrentEncoder(nn.Module):
-    """LSTM or GRU over the sentence, start and end tokens included. Padding is never read."""
+    """LSTM or GRU over the sentence, start and end tokens included, or the start token last. Padding is never read."""
 
     def __init__(self, config: RecurrentEncoderConfig, vocabulary: int) -> None:
         super().__init__()
@@ -59,6 +59,7 @@ class RecurrentEncoder(nn.Module):
         """The states of sentences; `noise` chooses the words that become unknown in training."""
         view = _without_some_words(view, noise, self.config.word_dropout if self.training else 0)
         view = view.reversed() if self.config.reverse_input else view
+        view = _with_start_last(view) if self.config.start_last else view
         return self.states(self.embedding(view.ids_BT), view)
 
     def states(self, embedded_BTE: Tensor, view: View) -> States:
@@ -87,6 +88,17 @@ def _without_some_words(view: View, noise: Noise | None, share: float) -> View:
     keep_BT = noise.keep("encoder words", (ids_BT.shape[1],), share)
     special_BT = (ids_BT == START) | (ids_BT == END) | (ids_BT == PAD)
     return replace(view, ids_BT=ids_BT.where(keep_BT | special_BT, UNKNOWN))
+
+
+def _with_start_last(view: View) -> View:
+    """The words, and the start token where the end token was."""
+    ids_BT, given_B = view.ids_BT[:, 1:], view.given_lengths_B
+    return replace(
+        view,
+        ids_BT=ids_BT.where(ids_BT != END, START),
+        lengths_B=view.lengths_B - 1,
+        given_lengths_B=None if given_B is None else given_B - 1,
+    )
 
 
 def _at_end(all_BTH: Tensor, view: View) -> Tensor:

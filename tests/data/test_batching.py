@@ -57,6 +57,17 @@ def test_every_row_once_within_the_limit(
         assert len(plan) == -(-len(lengths) // limit)
 
 
+def test_batches_of_any_lengths_are_as_mixed_as_the_corpus() -> None:
+    by_length, any_length = (
+        [LENGTHS[rows].std() for rows in plan_batches(LENGTHS, size=32, seed=0, epoch=0, by_length=sorted_)][:-1]
+        for sorted_ in (True, False)
+    )
+    assert np.mean(by_length) < LENGTHS.std() / 4
+    assert abs(np.mean(any_length) / LENGTHS.std() - 1) < 0.1
+    plan = plan_batches(LENGTHS, size=32, seed=0, epoch=0, by_length=False)
+    assert sorted(row for rows in plan for row in rows) == list(range(len(LENGTHS)))
+
+
 @pytest.mark.parametrize("limit", [{"size": 32}, {"tokens": 1_000}])
 def test_the_plan_is_a_pure_function_of_seed_and_epoch(limit: dict[str, int]) -> None:
     def plan(seed: int, epoch: int) -> list[list[int]]:

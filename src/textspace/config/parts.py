@@ -53,6 +53,9 @@ class RecurrentEncoder(Config):
     bidirectional: bool = False
     reverse_input: bool = False
     """Feed the words in reverse order."""
+    start_last: bool = False
+    """Feed the start token after the words, in place of the end token, and nothing before them. A first token that all
+    sentences share lets a recurrent layer settle before it has read a word, and objective 'mim' makes it do so."""
     word_dropout: Share = 0.0
     """Share of the words it reads that become unknown in training; never start and end tokens, or the decoder's."""
 

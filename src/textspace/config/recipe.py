@@ -154,6 +154,11 @@ class Recipe(Config):
         """Refuse what cannot work with the start token's state, or where every token has a latent of its own."""
         recurrent = self.encoder if isinstance(self.encoder, RecurrentEncoder) else None
         starts = isinstance(self.pooling, SimplePooling) and self.pooling.kind == "start"
+        if starts and recurrent is not None and recurrent.start_last:
+            raise ValueError(
+                f"pooling 'start' takes the start token's state before the words, and encoder {recurrent.kind!r} with "
+                "start_last reads it after them: set encoder.start_last=false, or pooling.kind=last"
+            )
         if starts and recurrent is not None and not recurrent.bidirectional:
             raise ValueError(
                 f"pooling 'start' takes the start token's state, and encoder {recurrent.kind!r} has read nothing else "
@@ -161,11 +166,12 @@ class Recipe(Config):
             )
         if not self.is_token_level:
             return
-        if recurrent is not None and recurrent.reverse_input:
-            raise ValueError(
-                f"pooling 'none' gives every token a code in its place, and encoder {recurrent.kind!r} with "
-                "reverse_input reads them in another order: set encoder.reverse_input=false"
-            )
+        for option in ("reverse_input", "start_last"):
+            if recurrent is not None and getattr(recurrent, option):
+                raise ValueError(
+                    f"pooling 'none' gives every token a code in its place, and encoder {recurrent.kind!r} with "
+                    f"{option} reads them in another order: set encoder.{option}=false"
+                )
         if not isinstance(self.decoder, TransformerDecoder):
             raise ValueError(
                 f"pooling 'none' gives every token a code, and decoder {self.decoder.kind!r} reads one for the whole "

@@ -95,6 +95,9 @@ class Batches(Config):
     """Sentences in a batch, over all processes."""
     tokens: Count | None = None
     """Instead: padded tokens in a batch, over all processes."""
+    by_length: bool = True
+    """Put sentences of similar length together, so that little is padding; else any go together. Where the gradient is
+    clipped, batches of short and of long sentences count alike, which is another thing to learn from."""
     pieces: Count = 1
     """Compute each batch in this many pieces (gradient accumulation): less memory, same result."""
 
@@ -102,6 +105,10 @@ class Batches(Config):
     def _one_rule(self) -> Batches:
         if (self.sentences is None) == (self.tokens is None):
             raise ValueError("give either batch.sentences or batch.tokens, and set the other to null")
+        if self.tokens is not None and not self.by_length:
+            raise ValueError(
+                "batch.tokens makes batches of similar lengths: set batch.by_length=true, or batch.sentences"
+            )
         return self
 
 

@@ -46,9 +46,10 @@ def plan_batches(
     epoch: int,
     sources: NDArray[np.integer] | None = None,
     mixing: Mixing = "all",
+    by_length: bool = True,
     shuffle: bool = True,
 ) -> Plan:
-    """Put sentences of similar length together; a pure function of the arguments.
+    """Put sentences together, by default those of similar length; a pure function of the arguments.
 
     Args:
         lengths: tokens of each sentence, start and end included.
@@ -58,6 +59,7 @@ def plan_batches(
         epoch: every epoch has another order.
         sources: where each sentence comes from; only "balanced" needs it.
         mixing: "all" has every sentence once; "balanced" draws as many from each source as the smallest has.
+        by_length: False puts any sentences together.
         shuffle: False sorts by length, for evaluation.
 
     >>> lengths = np.array([5, 3, 9, 4])
@@ -84,7 +86,8 @@ def plan_batches(
     bounds: list[int] = []
     for start in range(0, len(rows), window):
         part = rows[start : start + window]  # a view: sorted in place
-        part[:] = part[np.argsort(lengths[part], kind="stable")]
+        if by_length:
+            part[:] = part[np.argsort(lengths[part], kind="stable")]
         cuts = range(0, len(part), limit) if tokens is None else _cuts(lengths[part], tokens)
         bounds.extend(start + cut for cut in cuts)
     bounds.append(len(rows))

@@ -2,8 +2,9 @@
 
 One GRU on each side, one embedding for both, the words fed to the encoder in reverse, and the code at every input of
 the decoder. Penn Treebank settings; `--sizes yahoo` has those of the longer corpora, on which the paper trains with SGD
-at a learning rate of 5 and lowers it after one epoch without improvement. The floor of the log-variance and the normal
-embeddings are the published code's. The paper does not say when to stop: four decays bring the rate to 4e-6.
+at a learning rate of 5 and lowers it after one epoch without improvement. The floor of the log-variance, the normal
+embeddings, the start token after the words and batches of sentences of any length are the published code's. The paper
+does not say when to stop: four decays bring the rate to 4e-6.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SVAE = derived(
     _LIVNE_2020,
     {
         "latent.dim": 512,
-        "encoder": {"kind": "gru", "embedding": 300, "hidden": 512, "reverse_input": True},
+        "encoder": {"kind": "gru", "embedding": 300, "hidden": 512, "reverse_input": True, "start_last": True},
         "posterior.log_variance_floor": -10.0,
         "decoder": {
             "kind": "gru",
@@ -33,7 +34,7 @@ _SVAE = derived(
         },
         "share_embeddings": True,
         "initial": {"weights": None, "embeddings": None},
-        "training.batch.sentences": 20,
+        "training.batch": {"sentences": 20, "by_length": False},
         "training.optimizer": {"kind": "adam", "lr": 1e-3},
         "training.clip": 0.25,
         "training.plateau": {"factor": 0.25, "patience": 2, "max_decays": 4},

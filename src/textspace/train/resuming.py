@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -41,7 +42,8 @@ def with_own_length_of_first_phase(recipe: Recipe) -> Recipe:
 
 def as_first_written(recipe_json: str) -> str:
     """JSON of a recipe in the words of the first versions, for keys: what was made by them is found again."""
-    return recipe_json.replace('"precision": "float32"', '"precision": "fp32"')
+    renamed = recipe_json.replace('"precision": "float32"', '"precision": "fp32"')
+    return re.sub(r'\s*("by_length": true|"start_last": false),', "", renamed)  # there was no choice then
 
 
 def _counts_shares_of_the_run(options: Any) -> bool:

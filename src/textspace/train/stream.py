@@ -57,6 +57,7 @@ class BatchStream:
             epoch=epoch,
             sources=self.split.sources,
             mixing=self.mixing,
+            by_length=self.batches.by_length,
         )
 
     @property
