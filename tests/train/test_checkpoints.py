@@ -1,4 +1,5 @@
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -15,10 +16,10 @@ TENSORS = {"model": {"w": torch.arange(6.0).view(2, 3)}, "random": {"cpu": torch
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
-    checkpoints.write(tmp_path, 7, TENSORS, {"epoch": 1, "best": 0.1})
+    checkpoints.write(tmp_path, 7, TENSORS, {"epoch": 1, "best": 0.1, "information": -math.inf, "stream": (1, 2)})
     found = checkpoints.read(tmp_path)
     assert found.state["step"] == 7
-    assert found.state["best"] == 0.1
+    assert (found.state["best"], found.state["information"]) == (0.1, -math.inf)
     assert torch.equal(found.tensors["model"]["w"], TENSORS["model"]["w"])
     assert torch.equal(found.tensors["random"]["cpu"], TENSORS["random"]["cpu"])
 
@@ -29,7 +30,9 @@ def test_the_two_newest_are_kept(tmp_path: Path) -> None:
     assert [p.name for p in sorted((tmp_path / "checkpoints").iterdir())] == ["step-00000003", "step-00000010"]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "changed", "missing", "not json", "foreign", "pickled", "newer"])
+@pytest.mark.parametrize(
+    "damage", ["truncated", "changed", "missing", "not json", "edited", "foreign", "pickled", "newer"]
+)
 def test_damage_is_noticed_and_the_one_before_still_usable(tmp_path: Path, damage: str) -> None:
     checkpoints.write(tmp_path, 1, TENSORS, {})
     last = checkpoints.write(tmp_path, 2, TENSORS, {})
@@ -43,6 +46,8 @@ def test_damage_is_noticed_and_the_one_before_still_usable(tmp_path: Path, damag
             weights.unlink()
         case "not json":
             state.write_text("{")
+        case "edited":
+            state.write_text(json.dumps({k: v for k, v in json.loads(state.read_text()).items() if k != "step"}))
         case "foreign":
             state.write_text(json.dumps(["something", "else"]))
         case "pickled":
@@ -91,6 +96,12 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     assert checkpoints.read(tmp_path).state["step"] == 1
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["step-00000001"]
     assert not list(tmp_path.glob(".writing-*"))
+
+
+def test_a_checkpoint_of_before_states_were_signed_is_read(tmp_path: Path) -> None:
+    state = checkpoints.write(tmp_path, 7, TENSORS, {"epoch": 1}) / "state.json"
+    state.write_text(json.dumps({k: v for k, v in json.loads(state.read_text()).items() if k != "digest"}))
+    assert checkpoints.read(tmp_path).state["epoch"] == 1
 
 
 def test_no_checkpoint_is_one_sentence(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A run's folder holds `checkpoints/step-00001234/` with `state.json` and one `.safetensors` file per group of tensors.
 A checkpoint is written under another name, flushed to the disk and renamed, so a killed process leaves either the old
-state or the new one; `state.json` has each file's SHA-256, so damage done later is noticed. The two newest are kept.
+state or the new one; `state.json` has each file's SHA-256 and its own, so damage done later is noticed. The two newest
+are kept.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def write(run: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], sta
             digests[f"{name}.safetensors"] = sha256(data).hexdigest()
             _write_and_sync(partial / f"{name}.safetensors", data)
         whole = {"format": FORMAT, "step": step, "files": digests, **state}
-        _write_and_sync(partial / "state.json", json.dumps(whole, indent=1).encode())
+        signed = whole | {"digest": _digest_of(whole)}
+        _write_and_sync(partial / "state.json", json.dumps(signed, indent=1).encode())
         if final.exists():
             shutil.rmtree(final)
         os.rename(partial, final)
@@ -100,6 +102,8 @@ def read(run: Path) -> Checkpoint:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         if state["format"] != FORMAT:
             raise ValueError(f"it has format {state['format']} and this version of textspace reads {FORMAT}")
+        if state.pop("digest", None) not in (None, _digest_of(state)):  # the first versions wrote none
+            raise ValueError("state.json is not what was written")
         tensors = {}
         for name, expected in state["files"].items():
             data = (folder / name).read_bytes()
@@ -110,6 +114,11 @@ def read(run: Path) -> Checkpoint:
         remedy = f"remove that folder to resume from {earlier}" if earlier else "there is no earlier one: train anew"
         raise TextspaceError(f"checkpoint {folder} is damaged or not ours ({error}); {remedy}") from None
     return Checkpoint(folder, tensors, state)
+
+
+def _digest_of(state: Mapping[str, Any]) -> str:
+    """Of what JSON keeps of a state: numbers come back as they were."""
+    return sha256(json.dumps(state).encode()).hexdigest()
 
 
 def _packed(tensors: Mapping[str, Tensor]) -> bytes:

@@ -16,8 +16,10 @@ from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.pairwise import (
     code_distances,
+    error_of_mean,
     error_of_pairs,
     nearest,
+    of_few,
     pair_correlation,
     pairs_of,
     partners,
@@ -93,9 +95,7 @@ def share_above_own(own_KN: Floats, others_KN: Floats, partners_KN: Integers) ->
 
 
 def _mean_of_pairs(values_KN: Floats, partners_KN: Integers) -> Mean:
-    value = float(values_KN.mean())
-    terms_P = (values_KN.ravel() - value) / values_KN.size
-    return Mean(value, error_of_pairs(np.zeros(partners_KN.shape[1]), terms_P, pairs_of(partners_KN)))
+    return Mean(float(values_KN.mean()), error_of_mean(values_KN.ravel(), pairs_of(partners_KN)))
 
 
 def histogram_overlap(own_N: Floats, others_KN: Floats, partners_KN: Integers) -> Mean:
@@ -336,7 +336,8 @@ def _ratio_of_pairs(values_KN: Floats, partners_KN: Integers, below_N: Floats) -
     below = max(float(below_N.sum()), 1e-12)
     terms_N = -value * (below_N - below_N.mean()) / below
     terms_P = (values_KN - values_KN.mean()).ravel() / (len(values_KN) * below)
-    return Ratio(value, error_of_pairs(terms_N, terms_P, pairs_of(partners_KN)))
+    pairs_P2 = pairs_of(partners_KN)
+    return Ratio(value, of_few(error_of_pairs(terms_N, terms_P, pairs_P2), pairs_P2))
 
 
 MEASURES: dict[str, Measure] = {

@@ -17,6 +17,7 @@ __all__ = [
     "error_of_mean",
     "error_of_pairs",
     "nearest",
+    "of_few",
     "pair_correlation",
     "pairs_of",
     "partners",
@@ -88,17 +89,21 @@ def error_of_pairs(terms_N: Floats, terms_P: Floats, pairs_P2: Integers) -> floa
 
 
 def error_of_mean(values_P: NDArray[Any], pairs_P2: Integers) -> float | None:
-    """Standard error of the mean over pairs; None of a single one, and of three sentences or fewer.
+    """Standard error of the mean over pairs; None of a single one, and of three sentences or fewer."""
+    if len(values_P) < 2:
+        return None
+    terms_P = (values_P - values_P.mean()) / len(values_P)
+    return of_few(error_of_pairs(np.zeros(int(pairs_P2.max()) + 1), terms_P, pairs_P2), pairs_P2)
+
+
+def of_few(error: float, pairs_P2: Integers) -> float | None:
+    """The error of a mean over pairs, where their sentences may be few; None of three or fewer.
 
     What pairs differ by from their own mean is too little, the more so the fewer sentences they share: n / (n - 3)
     makes up for it where both sentences of a pair add to its value, and is rather too much where they do not.
     """
     sentences = len(np.unique(pairs_P2))
-    if len(values_P) < 2 or sentences <= 3:
-        return None
-    terms_P = (values_P - values_P.mean()) / len(values_P)
-    error = error_of_pairs(np.zeros(int(pairs_P2.max()) + 1), terms_P, pairs_P2)
-    return error * math.sqrt(sentences / (sentences - 3))
+    return error * math.sqrt(sentences / (sentences - 3)) if sentences > 3 else None
 
 
 # Distances
