@@ -45,10 +45,10 @@ PTB = Table(
     paper=f"{_PAPER}, tables 2, 6 and 7",
     corpus="ptb",
     columns=(
-        Column(_PER_TOKEN, "nats/token"),
-        Column(_BLEU, "BLEU-1"),
         Column(_MELBO, "MELBO"),
+        Column(_BLEU, "BLEU-1"),
         Column(_ELBO, "-ELBO"),
+        Column(_PER_TOKEN, "nats/token"),
         Column("kl", "KL"),
         Column(_ENTROPY, "entropy", otherwise="code_entropy.entropy_means"),
         Column("melbo.melbo_ppl_word", "MELBO PPL"),
@@ -62,8 +62,8 @@ PTB = Table(
     effort={"decoded": 4_000},
     samples=100,
     notes=(
-        "The paper's text is tokenised otherwise, 22.70 tokens a sentence where ours has 20.92 words: its nats per "
-        "token are (NLL - ln 3761) / 22.70, and totals do not compare.",
+        "The paper's sentences are ours, cut into 22.70 tokens where we have 20.92 words: nats of sentences compare, "
+        "perplexities do not, and its nats per token, (NLL - ln 3761) / 22.70, are 8 percent lower for that alone.",
         "MELBO has the evaluated sentences themselves as its prior: it is no likelihood. NLL is the importance-"
         "weighted bound under the model's own prior, the end token counted; all else leaves that out.",
         "BLEU-1 is the mean over sentences with the end counted as a word, as in the paper's code, greedy from means.",
