@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.distributions import Normal
 
 from textspace.evaluate.aggregated import log_normals
+from textspace.evaluate.statistics import standard_error
 
 __all__ = ["Information", "Mean", "covariance_of_means", "gaussian_kl", "mean_cosine", "mutual_information"]
 
@@ -29,10 +30,10 @@ this share of the prior's, which makes the distance smaller and so keeps it a lo
 
 
 class Mean(NamedTuple):
-    """A mean over sentences or pairs of them, and its standard error."""
+    """A mean over sentences or pairs of them, and its standard error; None where there are too few."""
 
     value: float
-    stderr: float
+    stderr: float | None
 
     @classmethod
     def of(cls, values_N: Floats, sentence_N: Integers | None = None) -> Mean:
@@ -42,9 +43,10 @@ class Mean(NamedTuple):
         """
         value = float(values_N.mean())
         if sentence_N is None:
-            return cls(value, float(values_N.std(ddof=1) / math.sqrt(len(values_N))))
+            return cls(value, standard_error(values_N))
         sums_S = np.bincount(sentence_N, values_N - value)
-        return cls(value, float(sums_S.std(ddof=1) * math.sqrt(len(sums_S)) / len(values_N)))
+        error = standard_error(sums_S)
+        return cls(value, None if error is None else error * len(sums_S) / len(values_N))
 
 
 class Information(NamedTuple):
@@ -101,7 +103,7 @@ def mean_cosine(features_NH: Floats, sentence_N: Integers | None = None) -> Mean
     directions_NH = features_NH / np.where(lengths_N1 > 0, lengths_N1, 1)
     to_others_N = directions_NH @ directions_NH.sum(0) - (directions_NH**2).sum(1)
     each = Mean.of(to_others_N / (count - 1), sentence_N)
-    return Mean(each.value, 2 * each.stderr)  # every pair counts for both of its rows
+    return Mean(each.value, each.stderr and 2 * each.stderr)  # every pair counts for both of its rows
 
 
 def gaussian_kl(mean_Z: Floats, covariance_ZZ: Floats, prior_mean_Z: Floats, prior_variance_Z: Floats) -> float:
