@@ -44,7 +44,7 @@ class Mean(NamedTuple):
         value = float(values_N.mean())
         if sentence_N is None:
             return cls(value, standard_error(values_N))
-        sums_S = np.bincount(sentence_N, values_N - value)
+        sums_S: Floats = np.bincount(sentence_N, values_N - value).astype(np.float64)
         error = standard_error(sums_S)
         return cls(value, None if error is None else error * len(sums_S) / len(values_N))
 
