@@ -54,8 +54,8 @@ class RecurrentEncoder(Config):
     reverse_input: bool = False
     """Feed the words in reverse order."""
     start_last: bool = False
-    """Feed the start token after the words, in place of the end token, and nothing before them. A first token that all
-    sentences share lets a recurrent layer settle before it has read a word, and objective 'mim' makes it do so."""
+    """Feed the start token after the words, in place of the end token, and nothing before them: with objective 'mim' an
+    encoder that reads it first learns to copy far more slowly."""
     word_dropout: Share = 0.0
     """Share of the words it reads that become unknown in training; never start and end tokens, or the decoder's."""
 
