@@ -305,6 +305,7 @@ LATER = [
     "decoder.word_dropout",
     "encoder.word_dropout",
     "encoder.start_last",
+    "training.plateau.from_last_decay",
     "posterior.log_variance_floor",
     "latent.spike",
     "objective.gate_kl_weight",
@@ -387,6 +388,7 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert (objective.gate_kl_weight, objective.activity, objective.gate_share) == (None, None, None)
     assert (objective.samples, objective.codes_per_gate) == (1, 1)
     assert recipe.training.average == "sentences"
+    assert not recipe.training.plateau.from_last_decay
     assert not recipe.is_token_level
 
 

@@ -130,7 +130,8 @@ WARM_UP = {"kind": "linear", "start": 0.0, "end": 1.0, "over": 10.0, "unit": "ep
 ENCODER_KEPT = {"keep": "encoder", "epochs": None}
 PUBLIC_CODE = {
     "training.plateau.patience": 5,
-    "training.plateau.first_epoch": 15,
+    "training.plateau.first_epoch": 16,
+    "training.plateau.from_last_decay": True,
     "training.plateau.reload_best": True,
 }
 LSTM_1024 = {

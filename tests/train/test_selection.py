@@ -1,3 +1,5 @@
+import pytest
+
 from textspace.config import PLATEAU_PRESETS, Training
 from textspace.train.selection import Selection
 
@@ -22,7 +24,22 @@ def test_the_public_codes_preset_waits_and_reloads() -> None:
     training = Training(plateau=PLATEAU_PRESETS["public-code"])
     _, verdicts = judged(training, [5.0] + [6.0] * 20)
     reloads = [epoch for epoch, verdict in enumerate(verdicts, start=1) if verdict.reload_best]
-    assert reloads == [15, 20]
+    assert reloads == [16, 21]  # its epochs are counted from 0, and none before its 15th
+
+
+def test_the_public_codes_preset_counts_from_the_last_decay() -> None:
+    """Epochs and decays as its loop has them: after a decay what it reached then is the mark, and not the best."""
+    training = Training(plateau=PLATEAU_PRESETS["public-code"])
+    falls = [6.0 - 0.01 * epoch for epoch in range(30)]  # never as low as the first
+    rules, verdicts = judged(training, [5.0] + [6.0] * 15 + falls)
+    assert rules.decays == 1
+    assert not any(verdict.stop for verdict in verdicts)
+    assert (rules.best, rules.since_best) == (5.0, 45)
+    rules, verdicts = judged(training, [5.0] + [6.0] * 14 + [float("nan")] + falls)
+    assert rules.decays == 2  # the first of which leaves the mark where it is
+    assert rules.reference == pytest.approx(falls[-1])
+    paper, _ = judged(Training(plateau=PLATEAU_PRESETS["paper"]), [5.0] + [6.0] * 3 + falls[:6])
+    assert paper.decays == 4
 
 
 def test_improvement_starts_the_count_anew() -> None:

@@ -213,6 +213,15 @@ def test_steps_are_counted_by_side_and_schedules_follow_the_decoder(trainer_of) 
     np.testing.assert_allclose([line["epoch"] for line in lines], np.cumsum([m == "decoder" for m in moved]) / 12)
 
 
+@pytest.mark.parametrize("steps", [47, 48, 49, 50])
+def test_the_last_steps_are_validated_also_the_encoders_own(trainer_of, steps: int) -> None:
+    """An epoch is 12 batches of three steps of the encoder and one of the decoder: 48 steps."""
+    trainer = trainer_of(AGGRESSIVE.but({"training.steps": steps}))
+    assert trainer.run().steps == steps
+    validated = [line["step"] for line in records(trainer.folder / "steps.jsonl", "validation")]
+    assert validated == ([48] if steps >= 48 else []) + ([steps] if steps != 48 else [])
+
+
 def test_the_state_of_the_inner_loop_comes_back_as_it_was(trainer_of) -> None:
     recipe = AGGRESSIVE.but({"training.update.window": 2, "training.update.cap": 9})
     one, other = (trainer_of(recipe, name).update for name in ("a", "b"))

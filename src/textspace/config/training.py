@@ -51,13 +51,15 @@ class Plateau(Config):
     """Training stops when the learning rate would be lowered for the so-manieth time."""
     first_epoch: Annotated[int, Field(ge=0)] = 0
     """No decay before this many epochs have passed."""
+    from_last_decay: bool = False
+    """After a decay, improvement is to be below what the criterion was then, which may be far from the best."""
     reload_best: bool = False
     """Go back to the best weights at each decay."""
 
 
 PLATEAU_PRESETS = {
     "paper": Plateau(patience=2, max_decays=5),
-    "public-code": Plateau(patience=5, max_decays=5, first_epoch=15, reload_best=True),
+    "public-code": Plateau(patience=5, max_decays=5, first_epoch=16, from_last_decay=True, reload_best=True),
 }
 """What the pretrain + free-bits paper prints, and what its public code does; `training.plateau=paper` picks one."""
 

@@ -168,7 +168,7 @@ class Trainer:
                         self.save()
                     if interrupted and not stopped:
                         raise Interrupted(f"stopped at step {self.step}; resume with --resume --out {self.folder}")
-            if not self.stream.at_epoch_end:
+            if not (self.stream.at_epoch_end and self.update.between_batches):
                 self._end_epoch()  # after the checkpoint: who resumes with more steps sees no trace of it
         except NotFiniteError as error:
             last = checkpoints.newest(self.folder)
@@ -216,8 +216,8 @@ class Trainer:
             return self.ended
         if self.training.steps is not None and self.step >= self.training.steps:
             return f"{self.training.steps} steps done"
-        if self.stream.epoch + self.stream.at_epoch_end >= self.training.epochs:
-            return f"{self.training.epochs} {'epoch' if self.training.epochs == 1 else 'epochs'} done"
+        if (epochs := self.stream.epoch + self.stream.at_epoch_end) >= self.training.epochs:
+            return f"{epochs} {'epoch' if epochs == 1 else 'epochs'} done"
         return None
 
     def _end_epoch(self) -> None:
@@ -359,7 +359,7 @@ class Trainer:
         self._random_states = found.tensors["random"]
         self.step = state["step"]
         self.stream.move_to(state["epoch"], state["index"])
-        self.selection = Selection(**state["selection"])
+        self.selection = Selection(**{"reference": state["selection"]["best"]} | state["selection"])
         self.diagnosed = state["diagnosed"]
         self.ended = state["ended"]
         self.seconds = self._saved_at = state["seconds"]

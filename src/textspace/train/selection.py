@@ -40,22 +40,29 @@ class Selection:
     best: float = math.inf
     best_step: int = 0
     since_best: int = 0
+    reference: float = math.inf
+    """What is to be improved on lest the rate decays: the best, or the last decay's where the settings say so."""
     since_decay: int = 0
-    """Validations without improvement, counted anew after each decay."""
+    """Validations without improvement on that, counted anew after each decay."""
     decays: int = 0
 
     def judge(self, value: float, epoch: int, training: Training) -> Verdict:
         """The verdict on the validation that ended epoch number `epoch` (from 1)."""
+        plateau = training.plateau
+        if value < self.reference:
+            self.reference, self.since_decay = value, 0
+        else:
+            self.since_decay += 1
         if value < self.best:
-            self.best, self.since_best, self.since_decay = value, 0, 0
+            self.best, self.since_best = value, 0
             return Verdict(improved=True)
         self.since_best += 1
-        self.since_decay += 1
-        plateau = training.plateau
         decayed = plateau is not None and self.since_decay >= plateau.patience and epoch >= plateau.first_epoch
         if decayed:
             self.decays += 1
             self.since_decay = 0
+            if plateau is not None and plateau.from_last_decay:
+                self.reference = max(self.reference, value)  # which it stays where the value is not a number
         if training.patience is not None and self.since_best >= training.patience:
             return Verdict(stop=f"no improvement in {training.patience} validations")
         if plateau is not None and self.decays >= plateau.max_decays:

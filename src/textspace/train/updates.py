@@ -84,6 +84,11 @@ class JointUpdate:
         """What the rule does in one step."""
         return self._step(next_batch(), turn, self.parameters)
 
+    @property
+    def between_batches(self) -> bool:
+        """Whether no step was taken since the last batch of the epoch was used up."""
+        return True
+
     def end_epoch(self, numbers: Mapping[str, float]) -> str | None:
         """Told what the validation measured; what it says in return is shown."""
         return None
@@ -272,6 +277,10 @@ class AggressiveUpdate(JointUpdate):
             return replace(step, moved=("encoder",))
         self._begin_inner()
         return replace(self._step(next_batch(), turn, self.generative), moved=("decoder",))
+
+    @property
+    def between_batches(self) -> bool:
+        return self.inner_steps == 0
 
     def _encoder_goes_on(self) -> bool:
         if self.inner_steps >= self.config.cap:
