@@ -20,7 +20,17 @@ from textspace.pretrained import FOLDER as ENCODER
 from textspace.pretrained import EncoderFiles
 from textspace.train import checkpoints
 
-__all__ = ["Saved", "check", "load", "load_tokenizer", "named", "save", "save_tokenizer"]
+__all__ = [
+    "Saved",
+    "check",
+    "check_writable",
+    "load",
+    "load_tokenizer",
+    "named",
+    "save",
+    "save_tokenizer",
+    "written_over",
+]
 
 RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
     "recipe.json",
@@ -45,6 +55,22 @@ def named(folder: Path | str) -> Path:
         given = repr(folder) if isinstance(folder, str) else f"of type {type(folder).__name__}"
         raise TextspaceError(f"the name of the folder is {given}: give one such as 'my-space'")
     return Path(folder)
+
+
+def written_over(folder: Path) -> list[str]:
+    """Names of files that are in a folder and that saving a space there would write over."""
+    return [name for name in (RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD) if (folder / name).exists()]
+
+
+def check_writable(folder: Path, metrics: dict[str, Any]) -> None:
+    """Say so if saving a space would break another's run in a folder, or write over somebody's own files."""
+    there = written_over(folder)
+    if there and RECIPE not in there:
+        raise TextspaceError(f"{folder} has a file {there[0]}, which saving would write over: choose another folder")
+    if checkpoints.newest(folder) is not None and _metrics(folder / METRICS) != json.loads(json.dumps(metrics)):
+        raise TextspaceError(
+            f"{folder} holds the run of another space, which saving would break: choose another folder"
+        )
 
 
 def save(folder: Path | str, recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> None:
@@ -125,9 +151,10 @@ def card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, 
 
 def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> str:
     lines = [f"# A text space: {recipe.name}", "", recipe.about or "A custom recipe.", ""]
-    trained = metrics.get("trained", {})
+    trained, unknown = metrics.get("trained", {}), metrics.get("unknown", {})
     facts = {
         "Trained on": metrics.get("source"),
+        "Started from": metrics.get("started_from"),
         "Mixed by": f"{mixing} ({MIXING[mixing]})" if (mixing := metrics.get("mixing")) else None,
         "Code dimensions": _dimensions(recipe),
         "Sparse": _gates(recipe, metrics.get("sparsity", {})) if model.has_gates else None,
@@ -135,6 +162,7 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         if isinstance(encoder := recipe.encoder, PretrainedEncoder)
         else None,
         "Vocabulary": f"{len(tokenizer):,} tokens ({tokenizer.kind})",
+        "Unknown tokens": ", ".join(f"{name} {share:.1%}" for name, share in unknown.items()) or None,
         "Parameters": f"{sum(model.parameter_counts().values()):,}",
         "Training": f"{trained['epochs']} epochs, {trained['steps']:,} steps, {trained['seconds']:.0f} s; "
         f"stopped: {trained['stopped']}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,7 +20,7 @@ from textspace.encoding import Codes, Parameters, Texts, directions
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.generate import Method
-from textspace.inputs import Troubles, check_sentences, listed, whole_number
+from textspace.inputs import Troubles, check_sentences, listed, warn, whole_number
 from textspace.marks import marks_in, token_positions
 from textspace.paths import Path as CodePath
 from textspace.paths import interpolated
@@ -94,26 +97,31 @@ class Space(Coder):
             settings: changes to the recipe, like "latent.dim=64".
             options: how to read the source.
             device: "cpu" or "cuda"; by default the GPU where there is one.
-            show_progress: show how training goes.
+            show_progress: show how training goes, and what is to be said of the text; without it what is wrong with
+                the text or the codes is a warning.
         """
-        from textspace.data.corpus import Corpus, corpus_of
         from textspace.data.options import ReadOptions
         from textspace.recipes import with_sparsity
         from textspace.train.fit import train
 
+        settings = list(settings) if isinstance(settings, Iterable) and not isinstance(settings, str) else settings
         shorthands = {"training.epochs": epochs, "training.seed": seed}
         chosen = recipe_with(recipe, settings).but({path: n for path, n in shorthands.items() if n is not None})
         chosen = chosen if sparsity is None else with_sparsity(chosen, sparsity)
-        if not isinstance(source, str | Path | Corpus | Mapping):
-            if not isinstance(source, Iterable):
-                raise TextspaceError(f"cannot learn from {source!r}: give a file's name, or a list of sentences")
-            source = corpus_of(source, options=options or ReadOptions(), normalise=chosen.text.normalise)
+        if recipe_with(chosen, settings) != chosen:
+            raise TextspaceError("settings and epochs, seed or sparsity say two things of one setting: leave out one")
+        corpus = _corpus(source, options or ReadOptions(), chosen)
         device = None if device is None else str(device)
         with tempfile.TemporaryDirectory() as temporary:
             where = folders.named(temporary if out is None else out)
             kept = out is not None
-            train(source, chosen, where, options=options, device=device, silent=not show_progress, curves=kept)
-            return cls.load(where, device)
+            say = partial(print, file=sys.stderr) if show_progress else lambda text: None
+            train(corpus, chosen, where, options=options, device=device, silent=not show_progress, curves=kept, say=say)
+            space = cls.load(where, device)
+        if not show_progress:
+            for told in _troubles(space.metrics, corpus):
+                warn(told)
+        return space
 
     @classmethod
     def load(cls, folder: Path | str, device: str | torch.device | None = None) -> Space:
@@ -124,7 +132,11 @@ class Space(Coder):
         return cls(saved.recipe, saved.tokenizer, saved.model, saved.metrics)
 
     def save(self, folder: Path | str) -> None:
-        """Write the space into a folder: recipe, weights, tokenizer, metrics and a model card."""
+        """Write the space into a folder: recipe, weights, tokenizer, metrics and a model card.
+
+        One that was saved there before is written over; a run of another space, or somebody's own files, are not.
+        """
+        folders.check_writable(folders.named(folder), self.metrics)
         folders.save(folder, self.recipe, self.tokenizer, self.model, self.metrics)
 
     def to(self, device: str | torch.device) -> Space:
@@ -335,6 +347,36 @@ class Space(Coder):
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"
         codes += " for each token" if self.is_token_level else ""
         return f"Space({self.recipe.name!r}, {codes}, {len(self.tokenizer):,} tokens, on {self.device})"
+
+
+def _corpus(source: Any, options: ReadOptions, recipe: Recipe) -> Corpus:
+    """What a user gives to learn from."""
+    from textspace.data.corpus import Corpus, corpus_of, open_corpus
+
+    if isinstance(source, Corpus):
+        return source
+    if isinstance(source, str | Path | Mapping):
+        return open_corpus(source, options, normalise=recipe.text.normalise)
+    if not isinstance(source, Iterable):
+        raise TextspaceError(f"cannot learn from {source!r}: give a file's name, or a list of sentences")
+    if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
+        raise TextspaceError("these are names of files: give them as one string, with commas between")
+    return corpus_of(source, options=options, normalise=recipe.text.normalise)
+
+
+def _is_file(name: Any) -> bool:
+    try:
+        return isinstance(name, str | Path) and os.path.isfile(name)
+    except ValueError:  # a sentence that cannot be a name
+        return False
+
+
+def _troubles(metrics: Mapping[str, Any], corpus: Corpus) -> list[str]:
+    """What training has found wrong with the text and with the codes."""
+    of_text = [line for line in metrics["report"] if line not in corpus.report.notes]
+    diagnosis = metrics["examination"]["diagnosis"]
+    is_bad = diagnosis["state"] in ("collapsed", "collapsing", "overfull")
+    return [*of_text, *([diagnosis["sentence"]] if is_bad else [])]
 
 
 def recipe_with(recipe: Recipe | str, settings: str | Iterable[str]) -> Recipe:

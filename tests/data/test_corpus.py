@@ -102,7 +102,7 @@ def test_report_counts_once_however_often_read(tmp_path: Path) -> None:
     report = corpus.report
     assert (report.read, report.kept, report.empty, report.bad_utf8, report.bad_rows) == (6, 3, 2, 1, 1)
     assert report.lines() == [
-        "2 empty lines skipped, 1 line with bad UTF-8 repaired, 1 row not fitting the columns skipped",
+        "2 empty lines skipped, 1 line with bad UTF-8 (\ufffd in its place), 1 row not fitting the columns skipped",
         "no splits given: cut at random with seed 0 into train 1, valid 1, test 1",
     ]
 

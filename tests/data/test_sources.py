@@ -630,12 +630,13 @@ def test_option_mistakes(options: dict[str, Any], sentence: str) -> None:
 
 def test_report_lines() -> None:
     assert ReadReport(read=5, kept=5).lines() == []
-    report = ReadReport(empty=1, bad_utf8=2000, bad_rows=2, over_long=1, notes=["a note"])
+    report = ReadReport(empty=1, bad_utf8=2000, bad_rows=2, over_long=1, max_tokens=8, notes=["a note"])
     assert report.lines() == [
-        "1 empty line skipped, 2,000 lines with bad UTF-8 repaired, 2 rows not fitting the columns skipped,"
-        " 1 sentence over the length limit (raise text.max_tokens to keep it whole)",
+        "1 empty line skipped, 2,000 lines with bad UTF-8 (\ufffd in its place), 2 rows not fitting the columns"
+        " skipped, 1 sentence with more than 8 tokens left out (raise text.max_tokens, or cut with"
+        " text.over_long=truncate)",
         "a note",
     ]
-    assert ReadReport(over_long=1200).lines() == [
-        "1,200 sentences over the length limit (raise text.max_tokens to keep them whole)"
+    assert ReadReport(over_long=1200, max_tokens=64, cuts=True).lines() == [
+        "1,200 sentences with more than 64 tokens cut there (raise text.max_tokens)"
     ]

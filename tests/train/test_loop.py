@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from helpers import SMALL_ATTENTIVE, small, tiny_sentences
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
+from textspace.evaluate.examination import examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.noise import Noise, seed_of
 from textspace.recipes import RECIPES
@@ -349,6 +351,26 @@ def test_a_validation_that_is_not_finite_is_told_and_goes_on(trainer_of, monkeyp
     monkeypatch.setattr(trainer, "_end_epoch", badly_fitted)
     assert trainer.run().stopped == "1 epoch done"
     assert trainer.history[-1]["dual_kl"] == -math.inf
+
+
+def test_the_diagnosis_at_the_end_knows_what_was_before_the_weights_that_are_kept(
+    small_vae: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text("\n".join(tiny_sentences(60)))
+    criterion = iter([5.0, 4.0, 3.0, 6.0, 7.0])
+    monkeypatch.setattr(Trainer, "_criterion", lambda self, numbers: next(criterion))
+    seen: list[list[int]] = []
+
+    def examined(*given: Any, history: Any, **named: Any) -> Any:
+        seen.append([line["step"] for line in history])
+        return examine(*given, history=history, **named)
+
+    monkeypatch.setattr("textspace.train.fit.examine", examined)
+    recipe = small_vae.but({"training.epochs": 5})
+    trained = train(str(tmp_path / "text.txt"), recipe, tmp_path / "space", device="cpu", silent=True, curves=False)
+    assert trained.best == 3.0
+    epoch = trained.steps // 5
+    assert seen == [[epoch, 2 * epoch]]
 
 
 def test_the_source_may_be_gone_when_training_ends(

@@ -17,10 +17,11 @@ from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.recipes import RECIPES
 from textspace.train import checkpoints, updates
-from textspace.train.fit import Prepared, rehearse, train
+from textspace.train.fit import Prepared, train
 from textspace.train.loop import Interrupted, Trainer
 from textspace.train.pretraining import Pretrained, first_phase, pretrain
 from textspace.train.processes import Processes
+from textspace.train.rehearsal import rehearse
 
 RECIPE = small(RECIPES["pretrain-free-bits"])
 

@@ -117,8 +117,7 @@ def doctor(
 def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Examination:
     """The examination that training left; without one, what the log says of the weights that were kept."""
     from textspace.evaluate.doctor import diagnose, measures_of
-    from textspace.evaluate.examination import Examination
-    from textspace.evaluate.subjects import earlier_validations, epochs_of
+    from textspace.evaluate.examination import Examination, earlier_validations, epochs_of
 
     earlier = earlier_validations(history, saved.metrics)
     stored = saved.metrics.get("examination")
@@ -138,8 +137,7 @@ def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Ex
 
 def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed: int) -> Examination:
     from textspace.data.encoded import EncodedSplit
-    from textspace.evaluate.examination import examine
-    from textspace.evaluate.subjects import earlier_validations, epochs_of
+    from textspace.evaluate.examination import earlier_validations, epochs_of, examine
     from textspace.inputs import Troubles
 
     parts = [corpus.splits["valid"]] if "valid" in corpus.splits else list(corpus.splits.values())

@@ -27,7 +27,7 @@ from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
     from textspace.config import Recipe
-    from textspace.train.fit import Rehearsal
+    from textspace.train.rehearsal import Rehearsal
 
 
 @app.command()
@@ -101,7 +101,6 @@ def train(
 
     from textspace.folder import check
     from textspace.recipes import sized, with_sparsity
-    from textspace.train.fit import rehearse
     from textspace.train.fit import train as fit
     from textspace.train.loop import Interrupted
 
@@ -118,8 +117,12 @@ def train(
         shorter = {"--epochs": epochs, "--seed": seed, "--sparsity": sparsity}
         other = " or ".join(option for option, value in shorter.items() if value is not None)
         raise TextspaceError(f"--set and {other} say two things of one setting: leave out one of them")
+    if init is not None and any(change.strip().startswith("text.tokenizer") for change in set_ or []):
+        raise TextspaceError(f"the space in {init} brings its own tokenizer: leave out --set text.tokenizer or --init")
     options = read_options(text_column, label_column, header, mixing=mixing)
     if dry_run:
+        from textspace.train.rehearsal import rehearse
+
         rehearsal = rehearse(
             sources(source), chosen, options=options, resumed=out if resume else None, init=init, device=device
         )
@@ -178,6 +181,8 @@ def _print_rehearsal(rehearsal: Rehearsal, as_json: bool) -> None:
         ("time", _time(rehearsal)),
     ]
     print_table({"what": "left", "value": "left"}, rows)
+    for note in rehearsal.notes:
+        tell(note)
 
 
 def _time(rehearsal: Rehearsal) -> str:

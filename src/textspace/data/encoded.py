@@ -213,6 +213,7 @@ def encode_corpus(
                 ) from error
         splits[name] = split
     corpus.report.over_long = sum(split.over_long for split in splits.values())
+    corpus.report.max_tokens, corpus.report.cuts = max_tokens, over_long == "truncate"
     corpus.report.encoder_cut = sum(split.encoder_cut for split in splits.values())
     corpus.report.encoder_limit = max((split.encoder_limit or 0 for split in splits.values()), default=0)
     return EncodedCorpus(splits, recipe.labels, contents)

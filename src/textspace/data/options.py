@@ -101,6 +101,8 @@ class ReadReport:
     rows_over_lines: int = 0  # of .csv, between quotation marks
     lines_of_those: int = 0
     over_long: int = 0  # this and what follows is set when the sentences are made into tokens
+    max_tokens: int | None = None
+    cuts: bool = False  # what is over long, in place of leaving it out
     encoder_cut: int = 0
     encoder_limit: int = 0
     notes: list[str] = field(default_factory=list)
@@ -113,8 +115,14 @@ class ReadReport:
         """At most a few sentences for people.
 
         >>> ReadReport(empty=3, bad_utf8=1, notes=["text is column 2"]).lines()
-        ['3 empty lines skipped, 1 line with bad UTF-8 repaired', 'text is column 2']
+        ['3 empty lines skipped, 1 line with bad UTF-8 (\ufffd in its place)', 'text is column 2']
         """
+        more = f"with more than {self.max_tokens} tokens"
+        end = (
+            "cut there (raise text.max_tokens)"
+            if self.cuts
+            else ("left out (raise text.max_tokens, or cut with text.over_long=truncate)")
+        )
         counts = (
             (self.empty, "empty line skipped", "empty lines skipped"),
             (
@@ -122,7 +130,7 @@ class ReadReport:
                 "row without a question, an answer or a label skipped",
                 "rows without a question, an answer or a label skipped",
             ),
-            (self.bad_utf8, "line with bad UTF-8 repaired", "lines with bad UTF-8 repaired"),
+            (self.bad_utf8, "line with bad UTF-8 (\ufffd in its place)", "lines with bad UTF-8 (\ufffd in its place)"),
             (self.bad_rows, "row not fitting the columns skipped", "rows not fitting the columns skipped"),
             (
                 self.rows_over_lines,
@@ -131,8 +139,8 @@ class ReadReport:
             ),
             (
                 self.over_long,
-                "sentence over the length limit (raise text.max_tokens to keep it whole)",
-                "sentences over the length limit (raise text.max_tokens to keep them whole)",
+                f"sentence {more} {end}",
+                f"sentences {more} {end}",
             ),
             (
                 self.encoder_cut,

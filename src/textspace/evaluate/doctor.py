@@ -234,7 +234,8 @@ def diagnose(
         facts += "" if alike is None else f", and two {_unit(recipe)}s' features have cosine {alike:.2f}"
         used = any(line.get("mi", 0.0) >= COLLAPSED_BELOW for line in map(known_numbers, history))
         if epochs is not None and epochs < YOUNG and not used:
-            so_far = f"The codes are collapsed so far, after {epochs:g} epochs, and the decoder writes without them"
+            after = f"after {epochs:g} {'epoch' if epochs == 1 else 'epochs'}"
+            so_far = f"The codes are collapsed so far, {after}, and the decoder writes without them"
             told = f"{so_far}: {facts}."
             return Diagnosis("collapsed", told, (_LONGER, *_advice("collapsed", recipe)[:1]))
         told = f"The codes have collapsed and the decoder writes without them: {facts}."

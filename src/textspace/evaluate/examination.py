@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
     from textspace.model import Model
 
-__all__ = ["Examination", "draw_examination", "examine", "validations"]
+__all__ = ["Examination", "draw_examination", "earlier_validations", "epochs_of", "examine", "validations"]
+
+Line = Mapping[str, Any]
+"""Of a run's log."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,20 @@ def validations(folder: Path) -> list[dict[str, Any]]:
         for line in records(folder / "steps.jsonl", "validation"):
             found.append(line)
     return found
+
+
+def earlier_validations(history: Sequence[Line], metrics: Mapping[str, Any]) -> Sequence[Line]:
+    """The validations before the one whose weights were kept; before the last, where that is not known."""
+    trained = metrics.get("trained")
+    kept = trained.get("best_step") if isinstance(trained, Mapping) else None
+    steps = [line.get("step") for line in history]
+    return history[: steps.index(kept)] if kept in steps else history[:-1]
+
+
+def epochs_of(history: Sequence[Line]) -> float | None:
+    """How long a run was."""
+    last = history[-1].get("epoch") if history else None
+    return float(last) if isinstance(last, int | float) else None
 
 
 # The picture

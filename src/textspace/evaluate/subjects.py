@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from textspace.evaluate.statistics import spread_rows
 if TYPE_CHECKING:
     from textspace.space import Space
 
-__all__ = ["SourcedSubject", "SplitFacts", "earlier_validations", "epochs_of", "folder_of", "subject_of"]
+__all__ = ["SourcedSubject", "SplitFacts", "folder_of", "subject_of"]
 
 TRAINING_TIMES = 20
 """Training sentences at most, in multiples of the test sentences at most."""
@@ -229,26 +229,6 @@ def _facts(sentences: Sentences, whole: EncodedSplit) -> SplitFacts:
     return SplitFacts(len(sentences), len(whole), float(np.mean(split.words)), split.unknown_share)
 
 
-# The run behind a space
-
-
-Line = Mapping[str, Any]
-
-
 def folder_of(subject: Subject) -> Path | None:
     """The folder of a subject's space, where it is known."""
     return subject.folder if isinstance(subject, SourcedSubject) else None
-
-
-def earlier_validations(history: Sequence[Line], metrics: Mapping[str, Any]) -> Sequence[Line]:
-    """The validations before the one whose weights were kept; before the last, where that is not known."""
-    trained = metrics.get("trained")
-    kept = trained.get("best_step") if isinstance(trained, Mapping) else None
-    steps = [line.get("step") for line in history]
-    return history[: steps.index(kept)] if kept in steps else history[:-1]
-
-
-def epochs_of(history: Sequence[Line]) -> float | None:
-    """How long a run was."""
-    last = history[-1].get("epoch") if history else None
-    return float(last) if isinstance(last, int | float) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +16,19 @@ from textspace.model import Model
 from textspace.train import checkpoints
 from textspace.train.resuming import weight_relevant
 
-__all__ = ["Beginning", "Noted"]
+__all__ = ["Beginning", "Noted", "check_free"]
 
 BEGUN = "begun.json"
+
+
+def check_free(folder: Path) -> None:
+    """Say so if a folder holds a run, a space, or files of somebody's that training would write over."""
+    if checkpoints.newest(folder) is not None:
+        raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
+    if (folder / folders.METRICS).exists():
+        raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
+    if not (folder / BEGUN).exists() and (there := folders.written_over(folder)):
+        raise TextspaceError(f"{folder} has a file {there[0]}, which training would write over: choose another folder")
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,18 @@ class Beginning:
         if not goes_on and weight_relevant(Recipe.load(resumed / folders.RECIPE)) != weight_relevant(recipe):
             raise TextspaceError(f"the run in {resumed} began with another recipe: resume with the same settings")
         return cls(folders.load_tokenizer(resumed, recipe), True, goes_on, two_phases and not goes_on)
+
+    @property
+    def learnt_before(self) -> str | None:
+        """Sketch of what the space learnt from that it starts from."""
+        text = self.start.metrics.get(TRAINING_TEXT) if self.start else None
+        return text.get("sketch") if isinstance(text, Mapping) else None
+
+    def with_own_tokenizer(self, recipe: Recipe) -> Recipe:
+        """The recipe with the tokenizer that there will be: a space that training starts from brings its own."""
+        if self.start is None:
+            return recipe
+        return recipe.but({"text.tokenizer": self.start.recipe.text.tokenizer.model_dump()})
 
     def model(self, recipe: Recipe, tokenizer: Tokenizer) -> Model:
         """With the weights of the space that it starts from."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel
 
 import textspace
 from textspace import folder as folders
@@ -28,7 +26,7 @@ from textspace.data.tokenizers import Tokenizer
 from textspace.data.vocabularies import tokenizer_for
 from textspace.encoding import OFF
 from textspace.errors import TextspaceError
-from textspace.evaluate.examination import examine
+from textspace.evaluate.examination import earlier_validations, examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measures.sparsity import asked_share
 from textspace.evaluate.sources import estimates_by_source, source_names
@@ -39,14 +37,15 @@ from textspace.pretrained import EncoderFiles
 from textspace.recipes import recipe as recipe_named
 from textspace.token_codes import TokenCodes
 from textspace.train import checkpoints
-from textspace.train.beginning import Beginning, Noted
+from textspace.train.beginning import Beginning, Noted, check_free
 from textspace.train.curves import draw_curves
 from textspace.train.loop import Interrupted, Trained, Trainer
+from textspace.train.notes import notes_on, unknown_shares
 from textspace.train.pretraining import pretrain
 from textspace.train.processes import Processes
 from textspace.train.resuming import with_own_length_of_first_phase
 
-__all__ = ["Prepared", "Rehearsal", "cache_folder", "prepare", "rehearse", "train"]
+__all__ = ["Prepared", "cache_folder", "needed_splits", "prepare", "train"]
 
 PRETRAINING, PRETRAINING_LOG = "pretraining.json", "pretraining.jsonl"
 """How the first phase of a two-phase run ended, and its log."""
@@ -138,10 +137,8 @@ def train(
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     options = options or ReadOptions()
     folder = folders.named(out)
-    if not resume and checkpoints.newest(folder) is not None:
-        raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
-    if not resume and (folder / "metrics.json").exists():
-        raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
+    if not resume:
+        check_free(folder)
     recipe = recipe if resume else with_own_length_of_first_phase(recipe)
     processes = Processes(device)
     if processes.count > 1 and "-" in (source if isinstance(source, list | tuple) else [source]):
@@ -149,6 +146,7 @@ def train(
     with _alone(folder, processes):
         corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
         beginning = Beginning.of(recipe, folder if resume else None, init)
+        recipe = beginning.with_own_tokenizer(recipe)
         return _trained(corpus, recipe, folder, beginning, options.mixing, processes, silent, curves, say)
 
 
@@ -187,11 +185,12 @@ def _trained(
     """Train from the beginning to the end; arguments as of `train`."""
 
     def made(prepared: Prepared) -> tuple[dict[str, EncodedSplit], Model]:
-        return _needed(prepared), beginning.model(recipe, prepared.tokenizer)
+        return needed_splits(prepared), beginning.model(recipe, prepared.tokenizer)
 
     if processes.first:  # the others find the cache filled
         prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=not silent)
-        for line in corpus.report.lines():
+        notes = notes_on(prepared, beginning.learnt_before)
+        for line in notes:
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing, or of another model
         if not beginning.resumed:
@@ -219,7 +218,7 @@ def _trained(
     )
     if beginning.goes_on:
         trainer.resume()
-        if processes.first:  # it may be asked to go on for longer than before
+        if processes.first and recipe.training.epochs >= trainer.stream.position:  # it may be to go on for longer
             checkpoints.write_file(folder / folders.RECIPE, recipe.to_json().encode())
     trained = trainer.run()
     if processes.first:
@@ -229,9 +228,12 @@ def _trained(
             TRAINING_TEXT: _text_of_training(prepared, folder),
             "trained": asdict(trained),
             "parameters": model.parameter_counts(),
-            "report": corpus.report.lines(),
+            "report": notes,
+            "unknown": unknown_shares(splits),
             METRIC: Lengths.of(splits["train"].lengths - 2, recipe.text.max_tokens).to_list(),
         }
+        if beginning.init is not None:
+            metrics["started_from"] = str(beginning.init)
         if len(corpus.sources) > 1:
             metrics |= {"sources": list(source_names(corpus)), "mixing": mixing}
         with suppress(OSError, ValueError):  # not there, or damaged
@@ -246,7 +248,8 @@ def _trained(
                         for source, found in apart.items()
                     }
                 if name == "valid":
-                    history, epochs = trainer.history, trainer.stream.position
+                    history = earlier_validations(trainer.history, metrics)
+                    epochs = trainer.stream.position
                     examination = examine(model, splits[name], recipe, scored=measured, history=history, epochs=epochs)
                     metrics["examination"] = examination.to_dict()
                     if recipe.posterior is not None and str(examination.diagnosis) != trainer.told:
@@ -289,7 +292,7 @@ def _first_phase(
         first = pretrain(
             recipe,
             len(prepared.tokenizer),
-            _needed(prepared),
+            needed_splits(prepared),
             cache_folder(),
             data=prepared.fingerprint,
             processes=processes,
@@ -329,70 +332,15 @@ def _sparsity_told(sparsity: dict[str, Any]) -> str:
     )
 
 
-class Rehearsal(NamedTuple):
-    """What a training would be like."""
-
-    parts: dict[str, str]
-    parameters: dict[str, int]
-    sentences: dict[str, int]
-    vocabulary: int
-    batches_per_epoch: int
-    seconds_per_epoch: float
-    epochs: int
-
-
-def rehearse(
-    source: Any,
-    recipe: Recipe,
-    *,
-    options: ReadOptions | None = None,
-    resumed: Path | None = None,
-    init: Path | str | None = None,
-    device: str | None = None,
-    steps: int = 8,
-) -> Rehearsal:
-    """Prepare the text and the model, time a few steps, and leave nothing behind but the cache of encoded text.
-
-    `resumed` is the folder of a run that would go on, `init` that of a space to start from.
-    """
-    options = options or ReadOptions()
-    corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    beginning = Beginning.of(recipe, resumed, init)
-    prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=True)
-    splits = _needed(prepared)
-    model = beginning.model(recipe, prepared.tokenizer)
-    with tempfile.TemporaryDirectory() as nowhere:
-        processes = Processes(device)
-        trainer = Trainer(
-            recipe, model, splits["train"], splits["valid"], Path(nowhere), processes=processes, mixing=options.mixing
-        )
-        seconds = trainer.seconds_per_step(steps)
-    batches = len(trainer.stream.plan)
-    names = ("encoder", "pooling", "posterior", "prior", "decoder", "objective")
-    parts = {name: getattr(recipe, name) for name in names}
-    parts |= {"pretrain": recipe.pretrain if beginning.has_first_phase else None, "update": recipe.training.update}
-    return Rehearsal(
-        parts={name: _shown(part) for name, part in parts.items()},
-        parameters=model.parameter_counts(),
-        sentences={name: len(split) for name, split in splits.items()},
-        vocabulary=len(prepared.tokenizer),
-        batches_per_epoch=batches,
-        seconds_per_epoch=seconds * batches,
-        epochs=recipe.training.epochs,
-    )
-
-
-def _shown(part: BaseModel | None) -> str:
-    if part is None:
-        return "none"
-    options = part.model_dump(exclude={"kind"})
-    kind = [part.kind] if hasattr(part, "kind") else []
-    return " ".join([*kind, *(f"{name}={value}" for name, value in options.items())])
-
-
-def _needed(prepared: Prepared) -> dict[str, EncodedSplit]:
+def needed_splits(prepared: Prepared) -> dict[str, EncodedSplit]:
     """The splits, of which training needs two."""
     for name, purpose in (("train", "train on"), ("valid", "validate on")):
         if name not in prepared.encoded.splits or not len(prepared.encoded.splits[name]):
-            raise TextspaceError(f"{prepared.corpus.name} has no sentences to {purpose}: give a source with more text")
+            why = f"{prepared.corpus.name} has no sentences to {purpose}"
+            if name in prepared.encoded.splits and prepared.encoded.splits[name].over_long:
+                most = prepared.corpus.report.max_tokens
+                raise TextspaceError(
+                    f"{why} of at most {most} tokens: raise text.max_tokens, or cut them with text.over_long=truncate"
+                )
+            raise TextspaceError(f"{why}: give a source with more text")
     return prepared.encoded.splits

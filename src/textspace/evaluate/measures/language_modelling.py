@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.doctor import known_numbers
-from textspace.evaluate.examination import Examination, examine, validations
+from textspace.evaluate.examination import Examination, earlier_validations, epochs_of, examine, validations
 from textspace.evaluate.likelihood import Likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.sparsity import asked_share
 from textspace.evaluate.posterior import ACTIVE_ABOVE
 from textspace.evaluate.sources import with_sources
-from textspace.evaluate.subjects import earlier_validations, epochs_of, folder_of
+from textspace.evaluate.subjects import folder_of
 from textspace.types import EndToken, Estimate
 
 __all__ = [

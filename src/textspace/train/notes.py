@@ -1,0 +1,64 @@
+"""What is to be said of a text before one learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from textspace.data.content import Sketch
+from textspace.evaluate.statistics import spread_rows
+
+if TYPE_CHECKING:
+    from textspace.data.encoded import EncodedSplit
+    from textspace.train.fit import Prepared
+
+__all__ = ["notes_on", "unknown_shares"]
+
+TOLD_FROM, TOO_MANY = 0.01, 0.2
+"""Shares of unknown tokens that are told, and for which other tokens are advised."""
+
+LOOKED_UP = 20_000
+"""Sentences of a split that are looked up in the training text."""
+
+NAMES = {"train": "training", "valid": "validation", "test": "test"}
+
+
+def notes_on(prepared: Prepared, learnt_before: str | None = None) -> list[str]:
+    """What reading has skipped, what the tokenizer does not know, and what is in the training text too.
+
+    Args:
+        prepared: the text.
+        learnt_before: sketch of what the space learnt from that training starts from.
+    """
+    splits = prepared.encoded.splits
+    known = [prepared.encoded.contents["train"].sketch.written, *([learnt_before] if learnt_before else [])]
+    lines = [*prepared.corpus.report.lines(), *_unknown(unknown_shares(splits))]
+    return [*lines, *(line for name in ("valid", "test") if name in splits for line in _met(name, splits[name], known))]
+
+
+def unknown_shares(splits: Mapping[str, EncodedSplit]) -> dict[str, float]:
+    """Of the tokens of each split that has sentences."""
+    return {name: split.unknown_share for name, split in splits.items() if len(split)}
+
+
+def _unknown(shares: Mapping[str, float]) -> list[str]:
+    """
+    >>> _unknown({"train": 0.0, "valid": 0.004}), _unknown({"train": 0.001, "valid": 0.03})
+    ([], ['unknown are 0.1% of the training and 3.0% of the validation tokens, which flatters likelihoods'])
+    """
+    if max(shares.values(), default=0.0) < TOLD_FROM:
+        return []
+    told = [f"{share:.1%} of the {NAMES[name]}" for name, share in shares.items()]
+    line = f"unknown are {', '.join(told[:-1])} and {told[-1]} tokens, which flatters likelihoods"
+    if max(shares.values()) >= TOO_MANY:
+        line += ": text.tokenizer.kind=bpe knows words by their pieces"
+    return [line]
+
+
+def _met(name: str, split: EncodedSplit, known: list[str]) -> list[str]:
+    rows = spread_rows(len(split), LOOKED_UP)
+    met, looked_up = Sketch.of(*known).met(split.text(int(row)) for row in rows)
+    if not met:
+        return []
+    are = "is" if met == 1 else "are"
+    return [f"{name}: {met:,} of {looked_up:,} different sentences {are} in the training text too, which flatters it"]
