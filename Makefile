@@ -9,7 +9,7 @@ demo: $(VENV)/installed          ## train on the built-in corpus and print what 
 	$(BIN)/textspace demo
 
 test: lint types                 ## lint, types, tests and the examples in docstrings
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

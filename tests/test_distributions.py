@@ -60,7 +60,7 @@ def test_draws_of_an_implicit_are_what_its_function_makes_of_keyed_noise() -> No
     for other in (draw(q, noise, "y", 7), draw(q, Noise(1, 0, noise.rows_B), "z", 7)):
         assert not torch.isclose(other, drawn_SBZ).any()
     parts = [draw(q, noise.after(first), "z", size) for first, size in ((0, 3), (3, 2), (5, 2))]
-    assert torch.equal(torch.cat(parts), drawn_SBZ)
+    torch.testing.assert_close(torch.cat(parts), drawn_SBZ)  # to the bit where products of any size round alike
 
 
 def test_a_sentences_draws_of_an_implicit_do_not_depend_on_its_batch() -> None:

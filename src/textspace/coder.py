@@ -29,6 +29,10 @@ DECODED_AT_ONCE = 256
 class Coder(TextEncoder):
     """A model with its tokenizer, between sentences and codes."""
 
+    def of_normalised(self) -> Coder:
+        """The same for sentences that are normalised already: what is "&lt;b>" after once is a tag the second time."""
+        return Coder(self.recipe.but({"text.normalise": []}), self.tokenizer, self.model)
+
     # Codes to sentences
 
     def decode(

@@ -21,6 +21,7 @@ from small_subjects import gated, subject_on, untrained
 from tiny_encoder import tiny_encoder
 
 import textspace
+from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
 from textspace.data.encoded import EncodedSplit
 from textspace.data.options import ReadOptions
@@ -33,6 +34,7 @@ from textspace.evaluate.registry import measures_of
 from textspace.evaluate.reports.report import Report
 from textspace.evaluate.reports.text import markdown
 from textspace.evaluate.suite import SUITES, chosen_measures, evaluate, fingerprint, missing, subject_of
+from textspace.noise import Noise
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train.fit import train
@@ -130,6 +132,14 @@ def test_who_changes_a_measure_gets_new_numbers(subject, tmp_path) -> None:
         assert report.estimate("mine", "it").value == value
     of_no_file = Measure(partial(lambda value, subject: number(value), 3.0), "No plain function.")
     assert evaluate(subject, {"mine": of_no_file}, cache=tmp_path / "cache").estimate("mine", "it").value == 3.0
+
+
+def test_who_changes_what_measures_share_gets_new_numbers(subject, tmp_path, monkeypatch) -> None:
+    counted = Counted(1.0)
+    for made_of in ("as it was", "as it was", "as it is now"):
+        monkeypatch.setattr("textspace.evaluate.suite._own_source", lambda made_of=made_of: made_of)
+        evaluate(subject, counted.measures, cache=tmp_path)
+    assert counted.runs == ["m0", "m0"]
 
 
 def test_task_files_that_change_are_noticed(subject, tmp_path) -> None:
@@ -292,6 +302,24 @@ def test_the_end_token_chooses_the_likelihood() -> None:
     assert list(chosen_measures("quick", [with_end], "length")) == [length]
     with pytest.raises(TextspaceError, match="says how likelihoods are measured: name likelihood among the measures"):
         chosen_measures("quick", ["posterior"], "dropped")
+
+
+def test_codes_are_of_the_sentences_that_are_scored_whatever_normalising_would_make_of_them(tiny) -> None:
+    """They are normalised when they are read: what has become a tag then would be gone the second time."""
+    recipe = small(RECIPES["vae"]).but({"text.normalise": ["html", "quotes"]})
+    space = untrained(recipe, tiny.tokenizer)
+    texts = ["anna <b> sees cats", "anna '' sees cats", "anna sees cats"]
+    test = subject_on(space, texts).test
+    batch = make_batch(test.split, np.arange(3))
+    with torch.no_grad():
+        features_BH = space.model.features(batch.encoder)
+        means_BZ, deviations_BZ = space.model.code_moments(features_BH, Noise(0, 0, batch.rows_B))
+    np.testing.assert_allclose(test.means_NZ, means_BZ.numpy(), atol=1e-6)
+    np.testing.assert_allclose(test.deviations_NZ, deviations_BZ.numpy(), atol=1e-6)
+    plain = subject_on(untrained(recipe.but({"text.normalise": []}), tiny.tokenizer), texts).test
+    np.testing.assert_array_equal(test.samples_NZ, plain.samples_NZ)
+    twice_NZ = space.encode(texts)
+    assert [np.allclose(*rows, atol=1e-6) for rows in zip(twice_NZ, test.means_NZ, strict=True)] == [False, False, True]
 
 
 def test_suites_try_harder_and_harder() -> None:

@@ -21,6 +21,7 @@ from textspace.token_losses import Precision
 from textspace.types import EndToken, Estimate
 
 if TYPE_CHECKING:
+    from textspace.coder import Coder
     from textspace.data.encoded import EncodedSplit
     from textspace.space import Space
 
@@ -114,6 +115,11 @@ class Sentences:
         """The whitespace words of each sentence, as the tokenizer saw it (normalised)."""
         return [text.split() for text in self.texts]
 
+    @cached_property
+    def coder(self) -> Coder:
+        """What encodes the sentences as they are, since they are normalised."""
+        return self.space.of_normalised() if self.space.recipe.text.normalise else self.space
+
     @property
     def _pool(self) -> dict[str, Any]:
         """Where every token has a code, that of the sentence is their mean in all measures of one code a sentence."""
@@ -121,7 +127,7 @@ class Sentences:
 
     @cached_property
     def _parameters(self) -> tuple[Floats, Floats]:
-        means, deviations = self.space.encode(self.texts, what="parameters", **self._pool)
+        means, deviations = self.coder.encode(self.texts, what="parameters", **self._pool)
         return means.astype(np.float64), deviations.astype(np.float64)
 
     @property
@@ -150,9 +156,9 @@ class Sentences:
     def _encoded(self, kind: CodeKind, **more: Any) -> Any:
         """Noise is keyed by the seed and the sentence's position; perturbed codes do not have the samples'."""
         if kind == "mean":
-            return self.space.encode(self.texts, **more)
+            return self.coder.encode(self.texts, **more)
         strength, seed = (PERTURBATION, seed_of(self.seed, "perturbed")) if kind == "perturbed" else (None, self.seed)
-        return self.space.encode(self.texts, what="sample", strength=strength, seed=seed, **more)
+        return self.coder.encode(self.texts, what="sample", strength=strength, seed=seed, **more)
 
     def likelihood(self, samples: int, end_token: EndToken = "included", progress: bool = False) -> Likelihood:
         """Every sentence's likelihood with so many importance samples, computed once for all measures."""
@@ -181,7 +187,7 @@ class Sentences:
 
     def sampled(self, seed: int) -> NDArray[np.float32]:
         """The same with noise of another seed."""
-        return self.space.encode(self.texts, what="sample", seed=seed, **self._pool)
+        return self.coder.encode(self.texts, what="sample", seed=seed, **self._pool)
 
     @cached_property
     def perturbed_NZ(self) -> Floats:
@@ -193,7 +199,7 @@ class Sentences:
         """How probable it is that each dimension is on, 1 - E[gamma|x]; None where none can be off."""
         if not self.space.model.has_gates:
             return None
-        return self.space.encode(self.texts, what="gates", **self._pool).astype(np.float64)
+        return self.coder.encode(self.texts, what="gates", **self._pool).astype(np.float64)
 
     @cached_property
     def slab_NZ(self) -> Floats | None:

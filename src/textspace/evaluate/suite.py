@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -270,7 +271,7 @@ def _key(digest: str, data: str, name: str, measure: Measure, subject: Subject) 
     log = None if folder is None else folder / "steps.jsonl"
     facts = [
         SCHEMA,
-        textspace.__version__,
+        _own_source(),
         _source_of(measure),
         digest,
         space.recipe.to_json(),
@@ -285,8 +286,17 @@ def _key(digest: str, data: str, name: str, measure: Measure, subject: Subject) 
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
+@cache
+def _own_source() -> str:
+    """Digest of all of textspace: measures share much of it, and who changes it does not want the old numbers."""
+    total = hashlib.sha256(textspace.__version__.encode())
+    for path in sorted(Path(textspace.__file__).parent.rglob("*.py")):
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
 def _source_of(measure: Measure) -> str | None:
-    """Digest of the module that a measure is written in: who changes a measure does not want the old numbers."""
+    """Digest of the module that a measure is written in, which may be the user's own."""
     try:
         return hashlib.sha256(Path(inspect.getsourcefile(measure.run) or "").read_bytes()).hexdigest()
     except (OSError, TypeError):  # made elsewhere than in a file, or no plain function

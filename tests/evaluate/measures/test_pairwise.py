@@ -9,6 +9,7 @@ from textspace.evaluate.measures.pairwise import (
     FEW,
     code_distances,
     error_of_mean,
+    error_of_pairs,
     pair_correlation,
     pairs_of,
     partners,
@@ -43,6 +44,13 @@ def test_a_correlation_that_hangs_on_one_sentence_has_no_error() -> None:
     pairs_P2 = np.array([[0, 1], [0, 2], [1, 2]])  # without a sentence one pair is left, which has no correlation
     found = pair_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]), pairs_P2, 3)
     assert found == (pytest.approx(0.5), None)
+
+
+def test_both_orders_of_two_sentences_are_one_pair(chance) -> None:
+    pairs_P2 = random_pairs(np.zeros(9, np.int64), 20, chance)
+    terms_P, single_N = chance.normal(size=len(pairs_P2)), chance.normal(size=9)
+    both = error_of_pairs(single_N, np.concatenate([terms_P, terms_P]), np.concatenate([pairs_P2, pairs_P2[:, ::-1]]))
+    assert both == pytest.approx(error_of_pairs(single_N, 2 * terms_P, pairs_P2))
 
 
 @pytest.mark.parametrize("sentences", [5, 9, 20])

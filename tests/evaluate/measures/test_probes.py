@@ -11,6 +11,7 @@ import pytest
 import torch
 from helpers import tiny_sentences
 from small_subjects import gated, subject_on, untrained
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
 from textspace.errors import TextspaceError
@@ -150,16 +151,32 @@ def test_initial_weights_do_not_decide_a_convex_problem(chance, classes: int) ->
         np.testing.assert_allclose(ours, plain, atol=2e-3)
 
 
+def test_fits_take_one_thread_and_give_the_others_back(chance, monkeypatch) -> None:
+    def threads() -> set[int]:
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    seen: list[set[int]] = []
+    own = classifiers._fitted
+    monkeypatch.setattr(classifiers, "_fitted", lambda *given: (seen.append(threads()), own(*given))[1])
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        fit_linear(chance.normal(size=(20, 2)), np.arange(20) % 2, seed=0)
+        assert threads() == before
+    assert seen == [{1}]
+
+
 def test_a_class_with_one_sentence_is_fitted_without_choosing(chance) -> None:
     fit = fit_linear(chance.normal(size=(9, 2)), np.array([0] * 8 + [1]), seed=0)
     assert (fit.C, fit.dev) == (1.0, None)
 
 
-def test_few_labels_are_drawn_anew_in_every_run_and_again_from_the_same_seed(chance) -> None:
-    train_NZ, test_NZ = chance.normal(size=(400, 3)), chance.normal(size=(200, 3))
-    train_N, test_N = (x[:, 0] + chance.normal(size=len(x)) > 0 for x in (train_NZ, test_NZ))
-    arguments = train_NZ, train_N.astype(int), test_NZ, test_N.astype(int)
-    first, again, other = (few_label_correct(*arguments, labels=100, runs=3, seed=s) for s in (0, 0, 1))
+def test_few_labels_are_drawn_anew_in_every_run_and_again_from_the_same_seed(space, chance) -> None:
+    subject = with_codes(
+        labelled_subject(space, chance, {"a": 0.5, "b": 0.5}),
+        lambda numbers: numbers[:, None] + chance.normal(size=(len(numbers), 3)),
+    )
+    _, (train, test) = labelled(subject, "train", "test")
+    first, again, other = (few_label_correct(train, [test], labels=100, runs=3, seed=s)[0] for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
     assert len({row.tobytes() for row in first}) > 1
@@ -238,6 +255,22 @@ def test_separable_codes_are_read_with_any_number_of_labels(space, chance) -> No
     assert mlp_probe(subject).estimates["mlp_accuracy"].value == 100
     means = {key: np.mean(values) for key, values in found.per_sentence.items()}
     assert means == linear_findings(found)
+
+
+def test_validation_sentences_are_read_by_the_same_classifiers(space, chance) -> None:
+    effort = Effort(repeats=1)
+    subject = with_codes(labelled_subject(space, chance, effort=effort), lambda numbers: np.eye(3)[numbers])
+    subject.splits["valid"].means_NZ[:12] = subject.splits["valid"].means_NZ[:12][:, [1, 2, 0]]  # of 60, all wrong
+    found = few_labels(subject).estimates
+    for labels in ("100", "all"):
+        assert found[f"linear_{labels}_labels"].value == 100
+        assert found[f"valid_linear_{labels}_labels"].value == pytest.approx(80)
+        assert "validation sentences" in found[f"valid_linear_{labels}_labels"].name
+        assert found[f"valid_linear_{labels}_labels"].n == 60
+    subject.splits["valid"].labels = None
+    found = few_labels(subject).estimates
+    assert found["linear_all_labels"].value == 100
+    assert not any(key.startswith("valid") for key in found)
 
 
 def test_noise_is_read_no_better_than_the_majority(space, chance) -> None:

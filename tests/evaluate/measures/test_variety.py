@@ -108,8 +108,9 @@ def test_further_away_there_is_more_variety(space) -> None:
     assert mean[1] is None  # one sentence has no variety
     assert found.pictures["variety"].x == list(STRENGTHS)
     series = found.pictures["variety"].series
-    assert series[f"distinct of {VARIANTS}"][1] == found.estimates["distinct_strength_1"].value / VARIANTS
-    assert series["self-BLEU-4"][1] == found.estimates["self_bleu4_strength_1"].value / 100
+    distinct, self_bleu = (found.estimates[f"{field}_strength_1"].value for field in ("distinct", "self_bleu4"))
+    assert series[f"distinct of {VARIANTS}"][1] == pytest.approx(distinct / VARIANTS)
+    assert series["self-BLEU-4"][1] == pytest.approx(self_bleu / 100)
 
 
 def test_a_decoder_that_ignores_its_code_has_no_variety(tiny) -> None:

@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -38,6 +39,7 @@ __all__ = [
     "majority_correct",
     "majority_estimate",
     "network_predictions",
+    "one_thread",
     "per_sentence",
     "random_state",
     "train_network",
@@ -59,6 +61,10 @@ LEAST_GAIN = 1e-3
 """Nats of validation cross-entropy below which an epoch was no improvement."""
 
 SCORED_AT_ONCE = 8192
+
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""For functions that fit scikit-learn's models: their many small steps gain nothing from threads, and wait for them
+twenty times as long where something else runs beside."""
 
 
 # Labels and accuracies
@@ -158,6 +164,7 @@ class LinearFit:
         return np.asarray(self.model.predict(features_NF))
 
 
+@one_thread
 def fit_linear(
     features_NF: Any,
     classes_N: Ints,

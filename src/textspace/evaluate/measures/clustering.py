@@ -19,6 +19,7 @@ from textspace.evaluate.measures.classifiers import (
     known,
     labelled,
     majority_estimate,
+    one_thread,
     per_sentence,
     random_state,
 )
@@ -41,6 +42,7 @@ FULL_COVARIANCE = 128
 """Beyond so many dimensions covariances are diagonal: full ones take too long and too much data."""
 
 
+@one_thread
 def fit_mixtures(codes_NZ: Floats, components: int, runs: int, seed: int) -> list[GaussianMixture]:
     """Gaussian mixtures from different initialisations, the one with the best likelihood first."""
     if len(codes_NZ) < components:

@@ -152,13 +152,13 @@ class _Points(NamedTuple):
 
 def _points(subject: Subject, texts: list[str], partner_N: NDArray[np.int64]) -> list[_Points]:
     """As many points of each kind as there are sentences."""
-    space, seed = subject.space, subject.seed
-    means = space.encode(texts)
+    coder, seed = subject.test.coder, subject.seed
+    means = coder.encode(texts)
     between = [_halfway(code, means[other]) for code, other in zip(means, partner_N, strict=True)]
     return [
-        _Points("prior", "points of the prior", space.prior_codes(len(texts), seed=seed)),
+        _Points("prior", "points of the prior", coder.prior_codes(len(texts), seed=seed)),
         _Points("halfway", "points halfway between the mean codes of two test sentences", between),
-        _Points("sample", "posterior samples of test sentences", space.encode(texts, what="sample", seed=seed)),
+        _Points("sample", "posterior samples of test sentences", coder.encode(texts, what="sample", seed=seed)),
         _Points("mean", "posterior means of test sentences", means),
     ]
 

@@ -14,6 +14,7 @@ from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, given_beforehand
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measures.classifiers import one_thread
 from textspace.evaluate.statistics import ROUNDING, spread_rows, standard_error
 from textspace.noise import seed_of
 from textspace.progress import track
@@ -57,6 +58,7 @@ class Reading(NamedTuple):
     """Of a tree on each dimension alone."""
 
 
+@one_thread
 def read_factor(train_MZ: Floats, values_M: Strings, test_NZ: Floats, values_N: Strings) -> Reading:
     """Learn to read a factor from training codes, from all dimensions and from each alone, and read it from test codes.
 

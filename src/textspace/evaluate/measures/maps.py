@@ -133,6 +133,8 @@ class FeaturePlane(NamedTuple):
     """Of the variance, along each axis, falling."""
     spread: Ratio
     """See `spread_of`."""
+    features_NH: Floats
+    """As the encoder makes them."""
 
 
 @torch.no_grad()
@@ -160,7 +162,7 @@ def feature_plane(model: Model, split: EncodedSplit, most: int = SHOWN_POINTS) -
     features_NH[np.concatenate(plan)] = np.concatenate(parts)
     along_NH, shares = principal_shares(features_NH)
     length = math.sqrt(float((features_NH**2).sum(1).mean())) or 1.0
-    return FeaturePlane(rows_N, _plane(along_NH) / length, shares, spread_of(features_NH))
+    return FeaturePlane(rows_N, _plane(along_NH) / length, shares, spread_of(features_NH), features_NH)
 
 
 def spread_of(features_NH: Floats) -> Ratio:

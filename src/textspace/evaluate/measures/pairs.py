@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
-from textspace.evaluate.measures.classifiers import Settings
+from textspace.evaluate.measures.classifiers import Settings, one_thread
 from textspace.evaluate.measures.sentence_encoders import SentenceEncoder, TaskCodes, encoders_of, put
 from textspace.evaluate.measures.tasks import Pairs, Screen, folder_of, read_pairs
 from textspace.noise import seed_of
@@ -85,6 +85,7 @@ def regressed(train_NF: Floats, scores_N: Floats, test_NF: Floats) -> Floats:
     return np.asarray(model.predict(test_NF))
 
 
+@one_thread
 def expected_scores(
     train_NF: Floats, scores_N: Floats, test_NF: Floats, valid: tuple[Floats, Floats] | None, *, seed: int
 ) -> Floats:

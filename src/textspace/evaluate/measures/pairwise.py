@@ -83,7 +83,9 @@ def error_of_pairs(terms_N: Floats, terms_P: Floats, pairs_P2: Integers) -> floa
     """
     count = len(terms_N)
     through_N = terms_N + sum(np.bincount(end_P, terms_P, count) for end_P in pairs_P2.T)
-    apart = float((terms_P**2).sum())
+    # Of the same two sentences there may be several terms, (i, j) and (j, i): they count as one pair.
+    _, same_P = np.unique(pairs_P2.min(1) * count + pairs_P2.max(1), return_inverse=True)
+    apart = float((np.bincount(same_P, terms_P) ** 2).sum())
     variance = float((through_N**2).sum()) - apart  # each pair's square is in there for both of its sentences
     return math.sqrt(variance if variance > 0 else apart + float((terms_N**2).sum()))
 

@@ -201,7 +201,7 @@ def _similarity(subject: Subject, numbers: _Numbers, originals: Originals, made:
     """How like the sampled reconstruction the perturbed one is; a second sample and another sentence are the marks."""
     texts = [subject.test.texts[row] for row in originals.rows_N]
     seed = seed_of(subject.seed, "second sample")
-    second_NZ = subject.space.encode(texts, what="sample", seed=seed)
+    second_NZ = subject.test.coder.encode(texts, what="sample", seed=seed)
     method = greedy_method(originals.split)
     second = subject.space.decode(second_NZ, method=method, show_progress=subject.show_progress)
     kinds = {
@@ -314,7 +314,7 @@ def overfitting(subject: Subject) -> Findings:
         estimates[f"nats_per_token_{key}"] = per_unit(name, scored.reconstruction_N, counts_N, "none", settings)
         few = spread_rows(len(texts), subject.effort.decoded)
         some = EncodedSplit.of([texts[row] for row in few], space.tokenizer, space.recipe.text.max_tokens)
-        made = space.reconstruct(
+        made = subject.test.coder.reconstruct(
             [texts[row] for row in few], method=greedy_method(some), show_progress=subject.show_progress
         )
         numbers = _Numbers(settings | {"decoding": "greedy"})

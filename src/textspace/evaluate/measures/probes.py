@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from textspace.evaluate import text_metrics
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.classifiers import (
+    Labelled,
     Settings,
     accuracy_over_seeds,
     balanced_draw,
@@ -57,14 +58,15 @@ def label_counts(classes_N: Ints) -> list[int]:
 
 
 def few_label_correct(
-    train_NZ: Floats, train_N: Ints, test_NZ: Floats, test_N: Ints, *, labels: int | None, runs: int, seed: int
-) -> Bools:
-    """Which test sentences a linear classifier gets right in each run, (runs, test sentences).
+    train: Labelled, scored: Sequence[Labelled], *, labels: int | None, runs: int, seed: int
+) -> list[Bools]:
+    """Which sentences of some splits a linear classifier gets right in each run, (runs, sentences) for each split.
 
     Each run draws its own `labels`, as many of each class (None takes all there are), its own folds in which the
     penalty is chosen, and its own initial weights. No label beyond those drawn is used.
     """
-    correct_RN = np.zeros((runs, len(test_N)), bool)
+    train_NZ, train_N = train.sentences.means_NZ, train.classes_N
+    correct = [np.zeros((runs, len(split)), bool) for split in scored]
     for run in range(runs):
         own = seed_of(seed, labels, run)
         rows = np.arange(len(train_N))
@@ -72,22 +74,29 @@ def few_label_correct(
             per_class = labels // len(np.unique(train_N))
             rows = balanced_draw(train_N, per_class, np.random.default_rng(seed_of(own, "labels")))
         fit = fit_linear(train_NZ[rows], train_N[rows], seed=own)
-        correct_RN[run] = fit.predict(test_NZ) == test_N
-    return correct_RN
+        for correct_RN, split in zip(correct, scored, strict=True):
+            correct_RN[run] = fit.predict(split.sentences.means_NZ) == split.classes_N
+    return correct
 
 
 def few_labels(subject: Subject) -> Findings:
-    """Accuracy of a linear classifier on frozen mean codes with 100 to all labels [Li et al. 2019, table 8]."""
-    classes, (train, test) = labelled(subject, "train", "test")
-    codes = train.sentences.means_NZ, train.classes_N, test.sentences.means_NZ, test.classes_N
+    """Accuracy of a linear classifier on frozen mean codes with 100 to all labels [Li et al. 2019, table 8].
+
+    Of the same classifiers also on validation sentences, where there are some with labels: who chooses among spaces
+    chooses by that, and the test stays what it is.
+    """
+    has_valid = "valid" in subject.splits and bool(subject.splits["valid"].labels)
+    classes, (train, *scored) = labelled(subject, "train", "test", *(["valid"] if has_valid else []))
+    test = scored[0]
     counts: list[int | None] = [*label_counts(train.classes_N), None]
     estimates: dict[str, Estimate] = {}
+    chosen_by: dict[str, Estimate] = {}
     by_sentence: dict[str, list[float]] = {}
     x: list[float] = []
     for labels in track(counts, "few labels", subject.show_progress, len(counts)):
         runs = 1 if labels is None else subject.effort.repeats  # with all labels there is nothing to draw
         seed = seed_of(subject.seed, "few labels")
-        correct_RN = few_label_correct(*codes, labels=labels, runs=runs, seed=seed)
+        correct_RN, *on_valid = few_label_correct(train, scored, labels=labels, runs=runs, seed=seed)
         each = None if labels is None else labels // len(classes)
         used = len(train) if each is None else each * len(classes)
         drawn = f"all {used:,} training labels" if each is None else f"{used:,} labels, {each:,} of each class"
@@ -101,11 +110,14 @@ def few_labels(subject: Subject) -> Findings:
         }
         name = f"accuracy (%) of a linear classifier on mean codes, {drawn}"
         estimates[key] = accuracy_over_seeds(name, correct_RN, settings)
+        for valid_RN in on_valid:
+            chosen_by[key] = accuracy_over_seeds(f"{name}, validation sentences: to choose by", valid_RN, settings)
         by_sentence[key] = per_sentence(correct_RN)
         x.append(float(used))
     found = list(estimates.values())
     majority = majority_estimate(train.classes_N, test.classes_N)
     estimates |= {"majority": majority, "unknown_share": unknown_share(test.sentences)}
+    estimates |= {f"valid_{key}": each for key, each in chosen_by.items()}
     rows = [(0, majority), *zip(x, found, strict=True)]
     table = Table(
         "Linear classifier on frozen mean codes (0 labels: the majority class)",
