@@ -33,8 +33,16 @@ FALLS = 'training.optimizer.schedule={"kind":"logistic","start":1.0,"end":0.0,"m
 """The rate stays and falls in the last eighth, in place of halvings after stalls."""
 STOPS = "training.patience=5"
 AT_MOST_TEN = "training.update.cap=10"
-"""Encoder steps before each of the decoder: without it an epoch of short reviews is 134,000 of them."""
-GIGABYTES = {"captions-text": 4.0, "yahoo-pooling": 11.5, "yahoo-remedies": 11.5, "yelp-pooling": 19.5}
+"""Encoder steps before each of the decoder: without it an epoch of short reviews is 134,000 of them, and answers, not
+annealed, take more than six epochs of 22,000."""
+GIGABYTES = {
+    "captions-text": 4.0,
+    "ranking": 11.5,
+    "yahoo-pooling": 11.5,
+    "yahoo-remedies": 11.5,
+    "yelp-pooling": 19.5,
+    "yelp-three-units": 19.5,
+}
 """Of a GPU's memory that a run of a table holds, as seen on an H200."""
 SMALL = 3.2
 """Those of other tables."""
@@ -84,19 +92,21 @@ PTB, COMBINED, MIM = "ptb-remedies_60_epochs", "ptb-combinations_30_epochs", "pt
 YAHOO, POOLING = "yahoo-remedies_14_epochs", "yahoo-pooling_14_epochs"
 LONG_YAHOO, LONG_YELP = "yahoo-pooling_42_epochs", "yelp-pooling_42_epochs"
 YELP, YELP_COMBINED = "yelp-few-labels_12_epochs", "yelp-combinations_10_epochs"
-CAPTIONS = "captions-text_10_epochs"
+YELP_IN_SPACE, CAPTIONS, RANKING = "yelp-three-units_42_epochs", "captions-text_10_epochs", "ranking_20_epochs"
 
 
-def _with_a_long_warm_up(results: str, to_the_end: str = "") -> list[Piece]:
+def _with_a_long_warm_up(results: str, to_the_end: str = "", no_anneal: tuple[str, ...] = ()) -> list[Piece]:
     """Pooling and its rivals, the KL's weight rising over 30 epochs: over 5,000 steps nothing is left.
 
     Args:
         results: as in `Piece`.
         to_the_end: rows that train on when nothing gets better, 42 epochs.
+        no_anneal: settings of aggressive training without annealing.
     """
     settings = {
         "vae-aggressive": (warm_up(30, 0.1), *SHORT),
-        "vae-aggressive-no-anneal vae-max-pool-no-anneal skip-vae-no-anneal lstm-lm": SHORT,
+        "vae-aggressive-no-anneal": (*no_anneal, *SHORT),
+        "vae-max-pool-no-anneal skip-vae-no-anneal lstm-lm": SHORT,
         "vae-anneal vae-max-pool vae-abs-pool vae-mean-pool vae-attention-pool skip-vae vae-word-dropout": (
             warm_up(30),
             *SHORT,
@@ -129,7 +139,7 @@ PIECES = [
     ),
     Piece(PTB, "ae", 50),
     Piece(PTB, "vae-cyclic vae-cyclic-sgd", 40),
-    Piece(COMBINED, "one-embedding one-embedding-6", 30, (*SHORT, first_phase(24))),
+    Piece(COMBINED, "one-embedding one-embedding-6 one-embedding-256-6 layers-512-6", 30, (*SHORT, first_phase(24))),
     Piece(COMBINED, "one-embedding-lm", 30),
     Piece(YELP, "vae-aggressive", 12, (warm_up(4, 0.1), AT_MOST_TEN, *SHORT)),
     Piece(YAHOO, "vae-aggressive", 14),
@@ -141,7 +151,9 @@ PIECES = [
         14,
     ),
     *_with_a_long_warm_up(
-        LONG_YAHOO, to_the_end="vae-anneal vae-max-pool vae-abs-pool vae-mean-pool vae-cyclic-sgd lstm-lm"
+        LONG_YAHOO,
+        to_the_end="vae-anneal vae-max-pool vae-abs-pool vae-mean-pool vae-cyclic-sgd lstm-lm",
+        no_anneal=(AT_MOST_TEN,),
     ),
     Piece(YAHOO, "vae-cyclic vae-cyclic-sgd", 14, (cycles(14), *SHORT)),
     Piece(
@@ -175,18 +187,20 @@ PIECES = [
     *_with_a_long_warm_up(LONG_YELP),
     Piece(LONG_YELP, "vae-max-pool-from-yahoo", 42, (warm_up(30), *SHORT, STOPS)),
     Piece(LONG_YELP, "ivae ivae-mi", 20, (warm_up(14, 0.1), *SHORT)),
+    Piece(YELP_IN_SPACE, "vae-anneal vae-max-pool", 42, (warm_up(30), *SHORT, STOPS)),
     Piece(
         MIM,
         "smim-512 smim-128 smim-16 smim-ae-512 smim-ae-128 smim-ae-16 svae-512 svae-128 svae-16 "
-        "smim-pretrain-512 smim-pretrain-128 smim-pretrain-16",
+        "smim-pretrain-512 smim-pretrain-128 smim-pretrain-16 svae-anneal-16 smim-as-written-512",
         40,
         SHORT[:1],
     ),
+    Piece(CAPTIONS, "vae-aggressive", 10, (warm_up(4, 0.1), AT_MOST_TEN, *SHORT)),
     Piece(CAPTIONS, "pretrain-free-bits-4", 10, (warm_up(4), first_phase(8), *SHORT)),
     Piece(CAPTIONS, "vae-anneal", 10, (warm_up(4), *SHORT)),
     Piece(CAPTIONS, "vae-cyclic", 10, (cycles(10), *SHORT)),
     Piece(CAPTIONS, "ae vae vae-free-bits-total-7", 10),
-    Piece(CAPTIONS, "vae-aggressive", 10, (warm_up(4, 0.1), AT_MOST_TEN, *SHORT)),
+    Piece(RANKING, "smim-512 smim-ae-512", 20, (SHORT[0], 'training.optimizer={"kind":"adam","lr":0.001}')),
 ]
 
 
@@ -224,13 +238,18 @@ def within(room: float, ready: Callable[[str, Collection[str]], bool]) -> Callab
     return lambda name, running: has_room(name, running) and ready(name, running)
 
 
-def command(name: str, out: Path) -> list[str]:
-    """What does a run, before larger ones on the GPU, beside which it would all but stand still.
+def turn(name: str) -> int:
+    """Aggressive training of large networks takes longest; beside other large ones small ones all but stand still."""
+    is_large = gigabytes(name) > GIGABYTES["captions-text"]
+    return 0 if is_large and "aggressive" in name else 2 if is_large else 1
 
-    Aggressive training, which has most steps, is before others too.
-    """
-    waits = gigabytes(name) > SMALL and "aggressive" not in name
-    return ["env", f"CUDA_MPS_CLIENT_PRIORITY={int(waits)}", *command_of(out / name)]
+
+def commands(names: Collection[str], out: Path) -> dict[str, list[str]]:
+    """What does each run: those whose turn is first are before all others on the GPU."""
+    first = min(map(turn, names), default=0)
+    return {
+        name: ["env", f"CUDA_MPS_CLIENT_PRIORITY={int(turn(name) > first)}", *command_of(out / name)] for name in names
+    }
 
 
 def collect(corpora: Path, out: Path) -> None:
@@ -270,7 +289,7 @@ def main() -> None:
     except TextspaceError as error:
         sys.exit(f"{error}")
     processes = side_by_side(
-        {name: command(name, given.out) for name in wanted},
+        commands(wanted, given.out),
         given.out,
         together=given.together,
         minutes=given.minutes,

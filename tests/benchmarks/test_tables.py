@@ -90,14 +90,19 @@ def test_runs_wait_for_room_on_the_gpu() -> None:
     assert tables.within(1.0, lambda name, running: True)(large, [])
 
 
-def test_large_runs_let_small_and_aggressive_ones_go_first(tmp_path: Path) -> None:
-    waiting = {
-        "ptb-mim_40_epochs/smim-512-seed0": 0,
-        "yelp-pooling_42_epochs/vae-anneal-seed0": 1,
-        "yelp-pooling_42_epochs/vae-aggressive-no-anneal-seed0": 0,
-    }
-    for name, wanted in waiting.items():
-        assert tables.command(name, tmp_path)[1] == f"CUDA_MPS_CLIENT_PRIORITY={wanted}"
+def test_aggressive_training_of_large_networks_goes_first_and_small_before_large(tmp_path: Path) -> None:
+    large, small = "yelp-pooling_42_epochs/vae-anneal-seed0", "captions-text_10_epochs/vae-aggressive-seed0"
+    longest = "yelp-pooling_42_epochs/vae-aggressive-no-anneal-seed0"
+
+    def first(*names: str) -> list[str]:
+        commands = tables.commands(names, tmp_path)
+        assert [*commands] == [*names]
+        return [name for name in names if commands[name][1] == "CUDA_MPS_CLIENT_PRIORITY=0"]
+
+    assert first(large, small, longest) == [longest]
+    assert first(large, small) == [small]
+    assert first(large) == [large]
+    assert first() == []
 
 
 def test_a_table_or_corpus_that_is_not_there_is_told(

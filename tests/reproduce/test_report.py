@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from textspace.errors import TextspaceError
-from textspace.reproduce.picture import draw, draw_by_epoch, draw_features, limits, pictures
+from textspace.reproduce.picture import draw, draw_by_epoch, draw_features, draw_features_in_space, limits, pictures
 from textspace.reproduce.report import Cell, Reproduction, Runs
 from textspace.reproduce.showing import explained, fitting, markdown, save, terminal_rows
 from textspace.reproduce.table import Column, Row, Table
@@ -128,6 +128,26 @@ def test_gaps_stand_in_a_table_of_their_own() -> None:
     assert fewer.lines()[1].cells["nll"].gap_error is None  # of other sentences
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_gaps_of_what_measures_find_of_whole_sentences_are_those_of_the_same_sentences(is_kept: bool) -> None:
+    key = "word_swaps.swaps_1"
+    table = replace(with_reference(RUNS).table, columns=(Column(key, "1 swapped"),))
+    values = {"plain": [9.0, 13.0, 8.0], "better": [7.0, 10.0, 5.0]}
+    runs = {
+        f"{row}-seed0": run(
+            row,
+            0,
+            (9.0, 1.0),
+            measures={"word_swaps": {"swaps_1": [sum(own) / 3, 2.0]}},
+            by_sentence={key: own, "words": [1, 2, 3]} if is_kept else {},
+        )
+        for row, own in values.items()
+    }
+    cell = replace(with_reference(runs), table=table).lines()[1].cells[key]
+    assert cell.gap == pytest.approx(-8 / 3)
+    assert cell.gap_error == (pytest.approx(1 / 3) if is_kept else None)
+
+
 def test_likelihoods_of_other_words_are_not_compared() -> None:
     """What a row that has learnt from another corpus does not know is unknown, and easy to predict."""
     rows = (TABLE.rows[0], replace(TABLE.rows[1], trained_on="another"))
@@ -174,6 +194,13 @@ def test_a_reproduction_is_written_read_and_joined(tmp_path: Path) -> None:
     assert both.missing == {}
     assert ended.joined(again).runs["plain-seed2"]["state"] == "done"
     assert both.lines()[0].cells["nll"].error == pytest.approx(1 / math.sqrt(3))
+    larger = replace(TABLE, rows=(*TABLE.rows, Row("newer", "vae")))  # than the table that was saved
+    newer = again.joined(Reproduction(larger, {"newer-seed0": run("newer", 0, (8.0, 1.0))}, {"newer": 1}))
+    assert [(line.row.name, line.done, line.wanted) for line in newer.lines() if line.wanted] == [
+        ("plain", 2, 3),
+        ("better", 1, 1),
+        ("newer", 1, 1),
+    ]
     with pytest.raises(TextspaceError, match="two tables"):
         again.joined(Reproduction(Table("other", "", "", "", (), ()), {}, {}))
 
@@ -239,6 +266,25 @@ def test_courses_and_features_are_drawn_where_there_are_any(tmp_path: Path) -> N
     assert [*pictures(again)] == [*pictures(found)]
 
 
+def test_features_of_three_numbers_are_drawn_as_they_are(tmp_path: Path) -> None:
+    table = Table(**{**TABLE.__dict__, "drawn": ("plain", "better")})
+    features = {"plain": [[0.5, 0.25, -0.5], [0.5, 0.25, -0.75]], "better": [[1.0, -1.0, 0.0], [-1.0, 2.0, 0.5]]}
+    runs = {
+        f"{row}-seed0": run(row, 0, (9.0, 5.0), features=places, feature_places=[[0.0, 1.0]], feature_spread=[0.2, 0.1])
+        for row, places in features.items()
+    }
+    found = Reproduction(table, runs, FOUND.wanted)
+    assert pictures(found)["example-features.png"] is draw_features_in_space
+    axes = draw_features_in_space(found).axes
+    for axis, places in zip(axes, features.values(), strict=True):
+        assert np.array(axis.collections[0]._offsets3d).T.tolist() == places
+        assert axis.get_xlim() == axis.get_ylim() == axis.get_zlim() == (-2, 2)
+    assert axes[1].get_title(loc="left") == "better, spread 0.20"
+    again = Reproduction.load(save(found, tmp_path)["json"])
+    assert again.drawn("features") == found.drawn("features")
+    assert pictures(again)["example-features.png"] is draw_features_in_space
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
@@ -256,6 +302,8 @@ def test_courses_and_features_are_drawn_where_there_are_any(tmp_path: Path) -> N
         ({"by_sentence": {"nll": [9.0], "words": [3, 4]}}, "by_sentence must have as many numbers as words"),
         ({"feature_places": [[0.5, 1.0]]}, "feature_places need feature_spread"),
         ({"feature_places": [[0.5]], "feature_spread": [0.1, None]}, "feature_places.0.1: field required"),
+        ({"features": [[0.5, 1.0]]}, "features.0.2: field required"),
+        ({"features": [[0.5, 1.0, 0.0]]}, "features need feature_places"),
     ],
 )
 def test_a_damaged_run_is_named_with_what_is_wrong(damage: dict[str, Any], told: str, tmp_path: Path) -> None:

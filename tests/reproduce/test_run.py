@@ -33,6 +33,8 @@ def test_what_differs_from_the_table_is_said() -> None:
     ]
     assert "at most 3 epochs instead of 8 in some runs" in asked.deviations(table("tiny"), {"a": cut, "b": longer})
     assert Asked(epochs=3).deviations(table("tiny"), {"longer": longer}) == []
+    known = {"a": cut, "b": cut | {"epochs_at_most": 5}}  # and none is asked for
+    assert Asked().deviations(table("tiny"), known) == ["at most 3 or 5 epochs instead of 8"]
     assert Asked(samples=20, epochs=8).deviations(table("tiny"), {"cut": cut | {"epochs_at_most": 8}}) == []
     assert Asked(epochs=900).deviations(table("tiny"), {"not begun": {"row": "vae"}}) == []
 

@@ -68,6 +68,7 @@ def test_only_what_is_missing_is_done_again(job: Job, tmp_path: Path, monkeypatc
     assert called == ["_measured"]
     assert more["test"] == first["test"]
     assert "bleu1_greedy_mean" in more["measures"]["reconstruction"]
+    assert more["by_sentence"] == first["by_sentence"]
     called.clear()
     assert done(replace(job, samples=5), tmp_path)["importance_samples"] == 5
     assert called == ["_scored"]
@@ -75,6 +76,17 @@ def test_only_what_is_missing_is_done_again(job: Job, tmp_path: Path, monkeypatc
     longer = done(replace(job, recipe=job.recipe.but({"training.epochs": 2})), tmp_path)
     assert called == ["_trained", "_scored"]
     assert (longer["epochs"], longer["steps"]) == (2, 2 * first["steps"])
+
+
+def test_what_measures_find_of_each_sentence_is_kept_where_lengths_scatter_it(job: Job, tmp_path: Path) -> None:
+    numbers = done(replace(job, measures=("word_swaps", "shuffled_input")), tmp_path)
+    kept = numbers["by_sentence"]
+    for measure, names in {"word_swaps": ["swaps_1", "swaps_4"], "shuffled_input": ["nll_shuffled"]}.items():
+        for name in names:
+            values = kept[f"{measure}.{name}"]
+            assert len(values) == len(kept["words"])
+            assert sum(values) / len(values) == pytest.approx(numbers["measures"][measure][name][0], abs=0.006)
+    assert "shuffled_input.shuffling_costs" not in kept
 
 
 def test_a_run_is_scored_on_another_text_than_it_learnt_from(job: Job, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from textspace.evaluate.reports.pictures import COLOURS, FAINT, INK, STYLE
 from textspace.reproduce.report import Cell, Line, Reproduction
 from textspace.reproduce.table import Column
 
-__all__ = ["draw", "draw_by_epoch", "draw_features", "pictures"]
+__all__ = ["draw", "draw_by_epoch", "draw_features", "draw_features_in_space", "pictures"]
 
 PANELS = 4
 """Columns that are drawn, from the left of the table."""
@@ -32,7 +32,10 @@ def pictures(found: Reproduction) -> dict[str, Callable[[Reproduction], Any]]:
     there: dict[str, tuple[Callable[[Reproduction], Any], bool]] = {
         "": (draw, True),
         "-by-epoch": (draw_by_epoch, bool(found.table.by_epoch and found.drawn("by_epoch"))),
-        "-features": (draw_features, bool(found.drawn("feature_places"))),
+        "-features": (
+            draw_features_in_space if found.drawn("features") else draw_features,
+            bool(found.drawn("feature_places")),
+        ),
     }
     return {f"{found.table.name}{after}.png": drawing for after, (drawing, is_there) in there.items() if is_there}
 
@@ -67,10 +70,8 @@ def _gaps(line: Line, reference: str | None) -> Line:
 
 
 @contextmanager
-def _panels(
-    count: int, width: float, height: float, *, sharex: bool = False, sharey: bool = False
-) -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes beside each other, in our style."""
+def _panels(count: int, width: float, height: float, **options: Any) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes beside each other, in our style; options as of matplotlib's `subplots`."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -78,7 +79,7 @@ def _panels(
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
-        yield figure, figure.subplots(1, count, squeeze=False, sharex=sharex, sharey=sharey)[0]
+        yield figure, figure.subplots(1, count, squeeze=False, **options)[0]
 
 
 def _panel(axis: Any, lines: list[Line], column: Column) -> None:
@@ -158,4 +159,23 @@ def draw_features(found: Reproduction) -> Any:
             axis.grid(True)
         title = f"{found.table.name}: features from their mean, in lengths of a feature"
         figure.suptitle(fill(title, 28 * len(places)), x=0.01, ha="left", fontsize=10.5)
+    return figure
+
+
+def draw_features_in_space(found: Reproduction) -> Any:
+    """Features of three numbers as they are, of one run of each row: nothing is lost, as it is in a plane."""
+    features = {row: np.array(runs[0]["features"]) for row, runs in found.drawn("features").items()}
+    spreads = {row: runs[0]["feature_spread"][0] for row, runs in found.drawn("features").items()}
+    edge = max(np.abs(features_N3).max() for features_N3 in features.values())
+    options = {"subplot_kw": {"projection": "3d"}}
+    with _panels(len(features), 0.6 + 3.4 * len(features), 3.9, **options) as (figure, axes):
+        for colour, axis, (row, features_N3) in zip(COLOURS, axes, features.items(), strict=False):
+            axis.scatter(*features_N3.T, s=5, color=colour, alpha=0.6, linewidths=0)
+            axis.set(xlim=(-edge, edge), ylim=(-edge, edge), zlim=(-edge, edge))
+            axis.tick_params(labelsize=7, pad=-1)
+            axis.locator_params(nbins=4)
+            axis.set_box_aspect(None, zoom=0.9)
+            axis.set_title(f"{row}, spread {spreads[row]:.2f}", loc="left", fontsize=9)
+        title = f"{found.table.name}: the three features of test sentences"
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10.5)
     return figure

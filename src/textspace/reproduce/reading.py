@@ -71,6 +71,7 @@ class _Done(_Begun):
     epoch: list[StrictFloat] = []
     feature_places: list[tuple[StrictFloat, StrictFloat]] = []
     feature_spread: tuple[StrictFloat, Number | None] | None = None
+    features: list[tuple[StrictFloat, StrictFloat, StrictFloat]] = []
 
     @model_validator(mode="after")
     def _fits_together(self) -> _Done:
@@ -80,6 +81,8 @@ class _Done(_Begun):
             raise ValueError("by_sentence must have as many numbers as words")
         if self.feature_places and self.feature_spread is None:
             raise ValueError("feature_places need feature_spread")
+        if self.features and not self.feature_places:
+            raise ValueError("features need feature_places")
         return self
 
 

@@ -32,7 +32,7 @@ SPREAD_FROM = 3
 """Seeds whose spread is taken for an error: two can lie side by side by chance."""
 
 
-OF_WHOLE_SENTENCES = ("nll", "elbo", "reconstruction")
+OF_WHOLE_SENTENCES = ("nll", "elbo", "reconstruction", "swaps")
 """How names of numbers begin that longer sentences have more of: they scatter with lengths, which all rows share."""
 
 
@@ -204,14 +204,17 @@ class Reproduction:
         return cls(table, data["runs"], data["wanted"], data["command"], data["deviations"])
 
     def joined(self, other: Reproduction) -> Reproduction:
-        """With the runs of another; of a run that both have the other's, unless only ours is done."""
+        """With the runs of another; of a run that both have the other's, unless only ours is done.
+
+        The table is the other's: one that was saved before may lack rows that it has since.
+        """
         if self.table.name != other.table.name:
             raise TextspaceError(f"{self.table.name} and {other.table.name} are two tables: join those of one")
         runs = dict(self.runs)
         for name, run in other.runs.items():
             if run["state"] == "done" or runs.get(name, {}).get("state") != "done":
                 runs[name] = run
-        wanted = {name: max(self.wanted.get(name, 0), other.wanted.get(name, 0)) for name in self.table.trained}
+        wanted = {name: max(self.wanted.get(name, 0), other.wanted.get(name, 0)) for name in other.table.trained}
         wanted = {name: seeds for name, seeds in wanted.items() if seeds}
         of_both = {*self.deviations} & {*other.deviations}
         deviations = [

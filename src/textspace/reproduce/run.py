@@ -70,7 +70,8 @@ class Asked:
         if shorter := [name for name, run in runs.items() if self._is_shorter(table, run)]:
             usual = "as many as the recipes say" if table.epochs is None else f"{table.epochs}"
             which = "" if len(shorter) == len(runs) else IN_SOME_RUNS
-            found.append(f"at most {self.epochs} epochs instead of {usual}{which}")
+            most = sorted({runs[name].get("epochs_at_most", self.epochs) for name in shorter})
+            found.append(f"at most {' or '.join(map(str, most))} epochs instead of {usual}{which}")
         if self.samples is not None and self.samples != table.samples:
             found.append(f"{self.samples} importance samples instead of {table.samples}")
         if self.score_in != "float32":

@@ -29,6 +29,7 @@ from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
 from textspace.reproduce.job import NUMBERS, Job, courses, read_json
+from textspace.reproduce.report import OF_WHOLE_SENTENCES
 from textspace.space import Space
 from textspace.train import checkpoints
 from textspace.train.fit import prepare, train
@@ -44,6 +45,9 @@ COPIED = 200
 
 MAPPED = 400
 """Test sentences whose features are kept for a picture."""
+
+IN_SPACE = 3
+"""Features of so many numbers are kept as they are, since all of them can be drawn."""
 
 tell = partial(print, flush=True)
 """To the log, at once: its last line says how a run ended."""
@@ -63,7 +67,7 @@ def work(folder: Path) -> dict[str, Any]:
         numbers |= _scored(space, job)
         _write(folder, numbers)
     if job.measures:
-        numbers |= _measured(space, job, folder)
+        numbers |= _measured(space, job, folder, numbers.get("by_sentence", {}))
         _write(folder, numbers)
     return numbers
 
@@ -119,17 +123,19 @@ def _scored(space: Space, job: Job) -> dict[str, Any]:
     }
     if space.model.posterior is not None:
         texts = [test.text(row) for row in range(min(COPIED, len(test)))]
-        copies = space.reconstruct(texts)
+        copies = space.of_normalised().reconstruct(texts)
         numbers["exact_copies"] = sum(a == b for a, b in zip(texts, copies, strict=True)) / len(texts)
         numbers["copies"] = list(zip(texts[:3], copies[:3], strict=True))
     if plane := feature_plane(space.model, test, MAPPED):
         numbers["feature_spread"] = [plane.spread.value, plane.spread.stderr]
         numbers["feature_places"] = plane.places_N2.round(4).tolist()
+        if plane.features_NH.shape[1] == IN_SPACE:
+            numbers["features"] = plane.features_NH.round(6).tolist()
     return numbers
 
 
-def _measured(space: Space, job: Job, folder: Path) -> dict[str, Any]:
-    """What the measures asked for find; the whole report stays beside the run."""
+def _measured(space: Space, job: Job, folder: Path, by_sentence: dict[str, list[float]]) -> dict[str, Any]:
+    """What the measures asked for find, also of each sentence; the whole report stays beside the run."""
     from textspace.evaluate.measure import Effort
     from textspace.evaluate.registry import measures_named
     from textspace.evaluate.subjects import subject_of
@@ -145,8 +151,15 @@ def _measured(space: Space, job: Job, folder: Path) -> dict[str, Any]:
     )
     report = evaluate(subject, measures_named(job.measures), cache=folder / "measured", say=tell)
     report.save(folder / "report")
+    of_each = {
+        f"{measure}.{name}": [round(value, 2) for value in values]
+        for measure, entry in report.entries.items()
+        for name, values in entry.findings.per_sentence.items()
+        if name.startswith(OF_WHOLE_SENTENCES) and len(values) == len(by_sentence.get("words", ()))
+    }
     return {
         "effort": job.effort,
+        "by_sentence": by_sentence | of_each,
         "measures": {name: _values(entry.findings.estimates) for name, entry in report.entries.items()},
         "seconds_to_measure": {name: entry.seconds for name, entry in report.entries.items()},
         "not_measured": report.skipped,

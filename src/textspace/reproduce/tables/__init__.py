@@ -17,6 +17,7 @@ TABLES: dict[str, Table] = {
         free_bits.YAHOO,
         pooling.YAHOO,
         pooling.YELP,
+        pooling.YELP_IN_SPACE,
         free_bits.YELP,
         free_bits.YELP_COMBINED,
         free_bits.CAPTIONS,

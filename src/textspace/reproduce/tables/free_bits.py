@@ -151,6 +151,12 @@ _COMBINED: dict[str, dict[str, object]] = {
     "pooled": {"pooling.kind": "max"},
     "one-embedding": _ONE_EMBEDDING,
     "one-embedding-6": _ONE_EMBEDDING | {"objective.free_bits.target": 6.0},
+    "one-embedding-256-6": {
+        "share_embeddings": True,
+        "decoder.tie_output": True,
+        "objective.free_bits.target": 6.0,
+    },
+    "layers-512-6": {"encoder.hidden": 512, "decoder.hidden": 512, "objective.free_bits.target": 6.0},
     "one-embedding-adam": _ONE_EMBEDDING | _ADAM,
     "one-embedding-adam-pooled": _ONE_EMBEDDING | _ADAM | {"pooling.kind": "max"},
 }
@@ -183,7 +189,8 @@ PTB_COMBINED = Table(
     samples=1000,
     notes=(
         "Free bits are 8 nats unless the name ends in another number. One embedding serves encoder, decoder, output; "
-        "with its 512 units a space has 9.4 million parameters, those of the papers 8.8.",
+        "with its 512 units a space has 9.4 million parameters, those of the papers 8.8. one-embedding-256-6 and "
+        "layers-512-6 have one half each of what one-embedding-6 changes.",
     ),
 )
 
@@ -277,6 +284,7 @@ _AGGRESSIVE_ON_YELP: dict[str, dict[str, object]] = {
 YELP_COMBINED = replace(
     YELP,
     name="yelp-combinations",
+    columns=(*YELP.columns, Column("few_labels.valid_linear_1000_labels", "1000, validation")),
     about="Parts that no paper put together, read with few labels from codes of short reviews.",
     paper=f"beyond {_PAPER}, table 8: pretraining and free bits, and aggressive training, with pooled states and one "
     "embedding",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from textspace.reproduce.table import Column, Row, Table, printed
 
-__all__ = ["YAHOO", "YELP"]
+__all__ = ["YAHOO", "YELP", "YELP_IN_SPACE"]
 
 _ROWS = {
     "lstm-lm": "LSTM-LM",
@@ -83,7 +83,7 @@ _COLUMNS = (
     Column("feature_cosine", "cosine"),
     Column("nll_ppl_word", "PPL"),
 )
-_PAPER = "Long et al. 2019, tables 1 to 4 and figures 2 to 4"
+_PAPER = "Long et al. 2019, tables 1 to 4 and figures 3 and 4"
 
 
 def _rows(numbers: Mapping[str, Mapping[str, float]]) -> tuple[Row, ...]:
@@ -171,4 +171,21 @@ YELP = replace(
         "large as the encoders of all rows. vae-max-pool-from-yahoo knows the words of Yahoo only; unknown is the "
         "share in percent that rows do not know of the test words, and likelihoods of other words do not compare.",
     ),
+)
+
+_IN_SPACE = ("vae-anneal", "vae-max-pool")
+
+YELP_IN_SPACE = replace(
+    YELP,
+    name="yelp-three-units",
+    about="Where encoders of three units put long reviews, with and without pooling: all of a feature can be drawn.",
+    paper="Long et al. 2019, figure 2",
+    columns=(Column("feature_cosine", "cosine"), *_COLUMNS[:4]),
+    rows=tuple(
+        Row(name, name, {**_STOPPING.get(name, {}), "encoder.hidden": 3}, in_paper=_ROWS[name]) for name in _IN_SPACE
+    ),
+    drawn=_IN_SPACE,
+    measures=(),
+    reference=None,
+    notes=("The paper prints no numbers; it draws validation sentences, and here are test sentences.", YELP.notes[3]),
 )
