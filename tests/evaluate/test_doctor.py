@@ -54,6 +54,7 @@ STATES: dict[str, tuple[dict[str, float], list[dict[str, float]], str]] = {
     "few active, enough KL": (WELL | {"active_units": 3, "kl": 1.1, "mi": 0.5}, [], "healthy"),
     "enough active, little KL": (WELL | {"active_units": 4, "kl": 0.9, "mi": 0.5}, [], "healthy"),
     "enough active, hardly any KL": (WELL | {"active_units": 9, "kl": 0.13, "mi": 0.1}, [], "collapsing"),
+    "enough active and KL, hardly anything told": (WELL | {"active_units": 9, "kl": 2.0, "mi": 0.4}, [], "collapsing"),
     "few active, no KL known": ({"active_units": 3, "mi": 0.8}, [], "collapsing"),
     "fallen": (WELL | {"kl": 1.9}, fallen(9, 4, 3, 2), "collapsing"),
     "fallen less than by half": (WELL | {"kl": 1.9}, fallen(9, 3.7, 3, 2), "healthy"),
@@ -98,6 +99,21 @@ def test_sentences_hold_the_numbers() -> None:
     )
     assert "give at least two sentences" in diagnose({"reconstruction": 9.0}, RECIPES["ae"]).sentence
     assert "alone" not in diagnose(WELL, VAE).sentence
+
+
+def test_what_a_young_run_has_never_told_may_still_come() -> None:
+    little, nothing = WELL | {"kl": 0.7, "mi": 0.2}, WELL | {"kl": 0.7, "mi": 0.05}
+    for numbers, told in ((little, "hold little so far"), (nothing, "are collapsed so far")):
+        young = diagnose(numbers, VAE, [{"mi": 0.09}], epochs=2)
+        assert young.sentence.startswith(f"The codes {told}, after 2 epochs")
+        assert "--epochs" in young.advice[0]
+        older = diagnose(numbers, VAE, [{"mi": 0.09}], epochs=module.YOUNG)
+        lost = diagnose(numbers, VAE, [{"mi": 0.6}], epochs=2)
+        for other in (older, lost):
+            assert other.state == young.state
+            assert "so far" not in other.sentence
+            assert "--epochs" not in other.advice[0]
+    assert "after 1 epoch:" in diagnose(little, VAE, epochs=1).sentence
 
 
 @pytest.mark.parametrize("name", ["vae", "ivae", "ton-vae", "hsvae"])

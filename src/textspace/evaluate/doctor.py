@@ -142,8 +142,9 @@ FEW_ACTIVE = 0.1
 LITTLE_KL = 1.0
 """Nats: few active dimensions with a KL below this are about to go as well."""
 
-HARDLY_ANY_KL = 0.5
-"""Nats: a KL below this is next to nothing, however many dimensions barely count as active."""
+HARDLY_ANY = 0.5
+"""Nats: a KL below this is next to nothing, however many dimensions barely count as active. So is what a code tells,
+which may be far less than it costs."""
 
 FALLING_BELOW = 2.0
 """Nats: a KL that halves within `FALLING_OVER` validations is on its way to 0 when it is below this already."""
@@ -232,16 +233,16 @@ def diagnose(
     if active == 0 or (nats and nats[-1] < COLLAPSED_BELOW):
         alike = known.get("feature_cosine")
         facts += "" if alike is None else f", and two {_unit(recipe)}s' features have cosine {alike:.2f}"
-        used = any(line.get("mi", 0.0) >= COLLAPSED_BELOW for line in map(known_numbers, history))
-        if epochs is not None and epochs < YOUNG and not used:
-            after = f"after {epochs:g} {'epoch' if epochs == 1 else 'epochs'}"
-            so_far = f"The codes are collapsed so far, {after}, and the decoder writes without them"
-            told = f"{so_far}: {facts}."
+        if so_far := _so_far(COLLAPSED_BELOW, history, epochs):
+            told = f"The codes are collapsed so far, {so_far}, and the decoder writes without them: {facts}."
             return Diagnosis("collapsed", told, (_LONGER, *_advice("collapsed", recipe)[:1]))
         told = f"The codes have collapsed and the decoder writes without them: {facts}."
         return Diagnosis("collapsed", told, _advice("collapsed", recipe))
     few = active is not None and active < FEW_ACTIVE * recipe.latent.dim
-    if nats and nats[0] < (LITTLE_KL if few else HARDLY_ANY_KL):  # the KL, or what is known in its place
+    if nats and (min(nats) < HARDLY_ANY or (few and nats[0] < LITTLE_KL)):  # the KL, or what is known in its place
+        if so_far := _so_far(HARDLY_ANY, history, epochs):
+            told = f"The codes hold little so far, {so_far}: {facts}."
+            return Diagnosis("collapsing", told, (_LONGER, *_advice("collapsed", recipe)[:1]))
         told = f"The codes hold little and are about to collapse: {facts}."
         return Diagnosis("collapsing", told, _advice("collapsed", recipe))
     before = [line[of_a_code] for line in map(known_numbers, history) if of_a_code in line][-FALLING_OVER:]
@@ -264,6 +265,13 @@ def diagnose(
         return Diagnosis("unknown", f"How the codes are cannot be said from the KL alone: {told}; {_COMPARE}.")
     near = "" if apart is None else f", and all codes together lie near the prior ({apart:.1f} nats)"
     return Diagnosis("healthy", f"The codes are healthy: {facts}{near}.")
+
+
+def _so_far(least: float, history: Sequence[Mapping[str, Any]], epochs: float | None) -> str | None:
+    """After how long, of a young run whose codes never told as many nats: they may still come into use."""
+    if epochs is None or epochs >= YOUNG or any(line.get("mi", 0.0) >= least for line in map(known_numbers, history)):
+        return None
+    return f"after {epochs:g} {'epoch' if epochs == 1 else 'epochs'}"
 
 
 def known_numbers(numbers: Mapping[str, Any]) -> dict[str, float]:
