@@ -695,6 +695,21 @@ def test_training_from_python_leaves_a_whole_space_or_nothing(tmp_path: Path, mo
     assert [path for path in scratch.iterdir() if not path.name.startswith("torch")] == []  # torch keeps its own cache
 
 
+def test_what_is_wrong_is_shown_or_else_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    text = {"train": ["anna sees cats", "bob sees dogs"] * 5, "valid": ["anna sees zebras", "bob sees dogs\0", ""]}
+    with pytest.warns(UserWarning, match="flatters likelihoods") as warned:
+        Space.fit(text, QUICK, device="cpu")
+    told = [str(each.message) for each in warned]
+    assert any("of the validation tokens, which flatters likelihoods" in line for line in told)
+    assert any(line.startswith("The codes are collapsed so far") for line in told)
+    assert capsys.readouterr().err == ""
+    with nothing_told():
+        Space.fit(text, QUICK, device="cpu", show_progress=True)
+    shown = " ".join(capsys.readouterr().err.split())
+    assert all(" ".join(line.split()) in shown for line in told if "flatters" in line)
+    assert "The codes are collapsed so far" in shown
+
+
 def test_training_takes_a_file_a_mapping_or_a_corpus_and_all_settings(tmp_path: Path) -> None:
     (tmp_path / "my.txt").write_text("\n".join(tiny_sentences(60)))
     options: dict[str, Any] = {
@@ -756,6 +771,14 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "no epochs": (
         lambda space: Space.fit(["a"], "vae", epochs=0),
         "training.epochs is 0, but input should be greater than or equal to 1",
+    ),
+    "two numbers of epochs": (
+        lambda space: Space.fit(["a"], "vae", epochs=3, settings=iter(["training.epochs=5"])),
+        "settings and epochs, seed or sparsity say two things of one setting: leave out one",
+    ),
+    "names of files in a list": (
+        lambda space: Space.fit([__file__, Path(__file__)], "vae"),
+        "these are names of files: give them as one string, with commas between",
     ),
     "no text": (
         lambda space: Space.fit([], "vae"),
