@@ -116,6 +116,8 @@ def test_shares_by_hand(space: Space) -> None:
     assert found.per_sentence["share_off"] == pytest.approx([1 / 4, 1 / 2, 1 / 2, 1 / 2])
     assert value(found, "share_off_deviation") == pytest.approx(np.std([1 / 4, 1 / 2, 1 / 2, 1 / 2]))
     assert value(found, "off_probability") == pytest.approx(1 - on_NZ.mean())
+    columns = ([0.1, 0.2, 0, 0.3], [0.9, 0.7, 0.6, 0.8], [0.8, 0.1, 0.1, 0.4], [0.5] * 4)
+    assert value(found, "gate_deviation") == pytest.approx(np.mean([np.std(column) for column in columns]))
     assert value(found, "dead_dimensions") == 2
     assert value(found, "always_on_dimensions") == 4
     assert value(found, "share_off_asked") == 0.8

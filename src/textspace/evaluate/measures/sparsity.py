@@ -157,6 +157,7 @@ def _gates(subject: Subject) -> Findings:
     share_off_N, probability_N = 1 - is_on_NZ.mean(1), 1 - on_NZ.mean(1)
     density_Z = is_on_NZ.mean(0)
     over_sentences = "standard error over sentences"
+    over_blocks = f"standard error by a jackknife over {min(BLOCKS, count)} blocks of sentences"
     numbers: dict[str, tuple[str, float, float | None, str]] = {
         "share_off": (
             "share of dimensions that are off (E[gamma|x] > 0.5), mean over sentences",
@@ -168,13 +169,19 @@ def _gates(subject: Subject) -> Findings:
             "share of dimensions that are off (E[gamma|x] > 0.5), deviation over sentences",
             float(share_off_N.std()),
             jackknife_error(lambda rows: float(share_off_N[rows].std()), count),
-            f"standard error by a jackknife over {min(BLOCKS, count)} blocks of sentences",
+            over_blocks,
         ),
         "off_probability": (
             "probability that a dimension is off, E[gamma|x], mean over dimensions and sentences",
             float(probability_N.mean()),
             standard_error(probability_N),
             over_sentences,
+        ),
+        "gate_deviation": (
+            "deviation of E[gamma|x] over sentences, mean over dimensions",
+            float(on_NZ.std(0).mean()),
+            jackknife_error(lambda rows: float(on_NZ[rows].std(0).mean()), count),
+            over_blocks,
         ),
         "dead_dimensions": (
             f"dimensions of {dims} that are off in every sentence",
