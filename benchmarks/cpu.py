@@ -31,7 +31,7 @@ from benchmarks.results import FOLDER, record
 from benchmarks.trainer_overhead import Rates, overhead, ratios, timed
 from textspace.config import PretrainedEncoder as PretrainedEncoderConfig
 from textspace.config import SimplePooling as SimplePoolingConfig
-from textspace.data.batching import plan_batches
+from textspace.data.batching import batches_by_length
 from textspace.data.corpus import ReadOptions, open_corpus
 from textspace.encoders import PretrainedEncoder
 from textspace.pooling import SimplePooling
@@ -133,7 +133,7 @@ class OtherEncoder:
         ids = self.files.encode(texts)
         lengths = np.array([len(each) for each in ids])
         vectors_NH = np.zeros((len(texts), self.encoder.size), np.float32)
-        for rows in plan_batches(lengths, tokens=budget, seed=0, epoch=0, shuffle=False):
+        for rows in batches_by_length(lengths, tokens=budget):
             ids_BT = pad_sequence([torch.tensor(ids[row]) for row in rows], batch_first=True)
             view = View(ids_BT, torch.from_numpy(lengths[rows]), own=False)
             vectors_NH[rows] = self.pool(self.encoder(view)).numpy()

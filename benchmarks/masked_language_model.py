@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from benchmarks.results import record
 from textspace import folder as folders
 from textspace.config import Recipe, TransformerEncoder
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch, plan_batches
 from textspace.data.corpus import open_corpus
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
@@ -201,9 +201,7 @@ def validated(model: BertForMaskedLM, recipe: Recipe, split: EncodedSplit, devic
     """Mean loss and share of right guesses at hidden words, which are the same at every call."""
     model.eval()
     loss = right = count = 0.0
-    for rows_B in plan_batches(
-        split.lengths, size=recipe.training.batch.sentences or 128, seed=0, epoch=0, shuffle=False
-    ):
+    for rows_B in batches_by_length(split.lengths, size=recipe.training.batch.sentences or 128):
         batch = make_batch(split, rows_B)
         read = hidden(batch, Noise(0, 0, batch.rows_B), model.config.vocab_size - 1).to(device)
         log_p_MV = log_probabilities(model, read)

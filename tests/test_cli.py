@@ -517,3 +517,33 @@ def test_importing_the_package_and_asking_for_help_load_nothing_heavy(workplace:
         loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert loaded.stdout.strip() == "[]", statement
     assert "train" in textspace("--help", cwd=workplace).stdout
+
+
+def test_sentences_are_cleaned_once(workplace: Path) -> None:
+    """What is "&lt;b>" after once is a tag the second time, and gone."""
+    marked = [f"{first} &lt;b> {last}" for first, last in (sentence.split(" ", 1) for sentence in tiny_sentences(9))]
+    (workplace / "marked.txt").write_text("\n".join(marked))
+    recipe = small(RECIPES["vae"]).but({"text.normalise": ["html"], "training.epochs": 1})
+    space = Space.fit(marked * 20, recipe, out=workplace / "cleaning", device="cpu")
+
+    def ran(command: str, *arguments: str) -> str:
+        ended = textspace(command, "cleaning", *arguments, cwd=workplace)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    ran("encode", "marked.txt", "--out", "cleaned.npy")
+    np.testing.assert_allclose(np.load(workplace / "cleaned.npy"), space.encode(marked), atol=1e-5)
+    assert ran("reconstruct", "marked.txt").splitlines() == space.reconstruct(marked)
+    assert ran("sample", "--data", "marked.txt", "-n", "3").splitlines() == space.sample(3, of=marked)
+    (nearest,) = json.loads(ran("neighbors", marked[4], "--data", "marked.txt", "-k", "1", "--json"))
+    assert (nearest["text"], nearest["row"]) == (space.normalise(marked[4]), 4)
+    assert nearest["similarity"] == pytest.approx(1, abs=1e-5)
+    ran("features", "--data", "marked.txt", "--sentence", marked[0], "--out", "read")
+    found = json.loads((workplace / "read" / "features.json").read_text())
+    again = space.encode(marked)
+    for dimension in found["dimensions"]:
+        for example in (each for side in dimension["sides"] for each in side["strongest"]):
+            assert example["value"] == pytest.approx(again[example["row"], dimension["number"]], abs=1e-5)
+    assert found["probes"][0]["decoded"] == space.reconstruct(marked[0])
+    likely = json.loads(ran("score", "marked.txt", "--samples", "0", "--json"))
+    assert likely["elbo"]["value"] == pytest.approx(space.score(marked, samples=0).estimates()["elbo"].value, abs=1e-4)

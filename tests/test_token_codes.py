@@ -692,3 +692,15 @@ def test_one_code_for_a_sentence_has_nothing_to_pool_or_mark(sentences: Space) -
         warnings.simplefilter("ignore")
         plain = sentences.vary(r"anna \[sees\] cats", 2, seed=1)
         assert plain[0].moved > 0
+
+
+def test_of_normalised_sentences_a_space_knows_the_same(token_space: Space) -> None:
+    assert token_space.of_normalised() is token_space
+    recipe = token_space.recipe.but({"text.normalise": ["lower"]})
+    lowering = Space(recipe, token_space.tokenizer, token_space.model, token_space.metrics)
+    taken = lowering.of_normalised()
+    assert isinstance(taken, Space)
+    for ours, theirs in zip(taken.prior_codes(3), token_space.prior_codes(3), strict=True):  # lengths are drawn too
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(lowering.encode("ANNA sees"), token_space.encode("anna sees"))
+    assert not np.array_equal(taken.encode("ANNA sees")[1], token_space.encode("anna sees")[1])

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import functional as F
 
-from textspace.data.batching import batch_of, plan_batches
+from textspace.data.batching import batch_of, batches_by_length
 from textspace.data.normalise import NORMALISERS, normaliser
 from textspace.data.questions import Question
 from textspace.data.tokenizers import UNKNOWN
@@ -276,7 +276,7 @@ def score_answers(
     found: dict[str, Floats] = {name: np.zeros(len(pairs.answers)) for name in scores}
     if sampled := [name for name in scores if name != "cosine"]:
         lengths_N = np.minimum(pairs.lengths_N, 2 + (pairs.max_tokens or pairs.lengths_N.max(initial=0)))
-        plan = plan_batches(lengths_N, tokens=TOKENS_AT_ONCE, seed=0, epoch=0, shuffle=False)
+        plan = batches_by_length(lengths_N, tokens=TOKENS_AT_ONCE)
         for rows_B in track(plan, "scoring answers", show_progress, len(plan)):
             full = _Coded.of(space, [pairs.full(row) for row in rows_B], rows_B, seed)
             unknown = _Coded.of(space, [pairs.unknown(row) for row in rows_B], rows_B, seed_of(seed, "unknown answer"))
@@ -295,7 +295,7 @@ def _cosines(space: Space, pairs: _Pairs) -> Floats:
         cut = [pairs._cut(ids) for ids in sequences]
         codes_MZ = torch.zeros(len(cut), space.dim, device=space.device)
         lengths_M = np.array([len(ids) + 2 for ids in cut], np.int64)
-        for rows_B in plan_batches(lengths_M, tokens=TOKENS_AT_ONCE, seed=0, epoch=0, shuffle=False):
+        for rows_B in batches_by_length(lengths_M, tokens=TOKENS_AT_ONCE):
             codes_MZ[torch.from_numpy(rows_B)] = _Coded.of(space, [cut[row] for row in rows_B], rows_B, 0).mean_BZ
         return codes_MZ
 

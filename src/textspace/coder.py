@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -29,9 +29,11 @@ DECODED_AT_ONCE = 256
 class Coder(TextEncoder):
     """A model with its tokenizer, between sentences and codes."""
 
-    def of_normalised(self) -> Coder:
+    def of_normalised(self) -> Self:
         """The same for sentences that are normalised already: what is "&lt;b>" after once is a tag the second time."""
-        return Coder(self.recipe.but({"text.normalise": []}), self.tokenizer, self.model)
+        if not self.recipe.text.normalise:
+            return self
+        return type(self)(self.recipe.but({"text.normalise": []}), self.tokenizer, self.model, self.metrics)
 
     # Codes to sentences
 
@@ -116,7 +118,7 @@ class Coder(TextEncoder):
         every token has a code."""
         self._needs_codes()
         if isinstance(given, str):
-            return tensors(self._encode(self._encoded([given]), of, None, False, seed, row)[0])[0]
+            return tensors(self._encode(self.read([given]), of, None, False, seed, row)[0])[0]
         codes, one = self._codes_of(given)
         if not one and not (issparse(given) and len(codes) == 1):  # a row of a sparse matrix is a matrix
             these = "this is a list with one in it" if len(codes) == 1 else f"these are {len(codes)}"
@@ -233,4 +235,4 @@ class Coder(TextEncoder):
                 "a deviation is of the prior's codes: give it, or sentences to sample around, not both"
             )
         texts = picked(of, n, seed, show_progress)
-        return self._encode(self._encoded(texts), "sample", batch_size, show_progress, seed)[0]
+        return self._encode(self.read(texts), "sample", batch_size, show_progress, seed)[0]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textspace.config import Recipe
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch
 from textspace.data.encoded import EncodedSplit
 from textspace.data.normalise import normaliser
 from textspace.data.tables import check_iterable
@@ -49,7 +49,7 @@ class TextEncoder:
         self.recipe, self.tokenizer = recipe, tokenizer
         self.model: Model = model.eval()
         self.metrics = metrics or {}
-        self._normalise = normaliser(recipe.text.normalise)
+        self.normalise = normaliser(recipe.text.normalise)
 
     @property
     def device(self) -> torch.device:
@@ -125,7 +125,7 @@ class TextEncoder:
                 compressed((directions(codes_NZ) if normalize else codes_NZ).cpu().numpy()) for *_, codes_NZ in chunks
             ]
             return stacked(parts, self.dim)
-        split = self._encoded(listed(texts))
+        split = self.read(listed(texts))
         found = self._encode(split, what, batch_size, show_progress, seed, strength=strength, pool=pool)
         if normalize:
             length_N1 = _lengths(found[0].values_MZ if isinstance(found[0], TokenCodes) else found[0])
@@ -223,7 +223,7 @@ class TextEncoder:
         """
         codes = [self._no_codes(split, pool) for _ in range(2 if what == "parameters" else 1)]
         size = {"tokens": 2**14} if batch_size is None else {"size": batch_size}
-        plan = plan_batches(split.lengths, **size, seed=0, epoch=0, shuffle=False)  # type: ignore[arg-type]
+        plan = batches_by_length(split.lengths, **size)
         for rows_B in track(plan, "encoding", show_progress, len(plan)):
             batch = make_batch(split, rows_B).to(self.device)
             noise = Noise(seed, 0, batch.rows_B + first)
@@ -279,8 +279,8 @@ class TextEncoder:
         codes_NTZ[:, positions] = strayed_NZ[:, positions]
         return mean_BZ[0], codes_NTZ
 
-    def _encoded(self, texts: Sequence[str]) -> EncodedSplit:
-        """Tokens of sentences; says what was cut or is mostly unknown."""
+    def read(self, texts: Sequence[str]) -> EncodedSplit:
+        """Tokens of sentences, normalised; warns of what was cut or is mostly unknown."""
         troubles = Troubles()
         split = self._split(texts, troubles)
         troubles.warn(self.recipe.text.max_tokens)
@@ -288,7 +288,7 @@ class TextEncoder:
 
     def _split(self, texts: Sequence[str], troubles: Troubles) -> EncodedSplit:
         check_sentences(texts, first=troubles.sentences + 1)
-        split = EncodedSplit.of([self._normalise(text) for text in texts], self.tokenizer, self.recipe.text.max_tokens)
+        split = EncodedSplit.of([self.normalise(text) for text in texts], self.tokenizer, self.recipe.text.max_tokens)
         troubles.count(split)
         return split
 

@@ -13,13 +13,14 @@ from torch.nn import functional as F
 
 from textspace.data.tokenizers import END, FIRST_PREDICTED, PAD, START
 from textspace.errors import TextspaceError, nearest
+from textspace.networks import Trained, evaluating
 from textspace.noise import Noise
 from textspace.types import PaddedCodes
 
 __all__ = ["METHODS", "Beam", "Generated", "Greedy", "Method", "Sampling", "StepDecoder", "generate", "method_named"]
 
 
-class StepDecoder(Protocol):
+class StepDecoder(Trained, Protocol):
     """What a decoder must offer to be decoded from.
 
     Codes are vectors (N, Z), or `PaddedCodes` where every token has one (`of_tokens`). The state of N sentences is None
@@ -28,7 +29,6 @@ class StepDecoder(Protocol):
     more than once.
     """
 
-    training: bool
     dim: int | None
     of_tokens: bool
     embedding: nn.Embedding
@@ -36,8 +36,6 @@ class StepDecoder(Protocol):
     def start(self, z_NZ: Any) -> Any: ...
 
     def step(self, ids_N: Tensor, z_NZ: Any, state: Any) -> tuple[Tensor, Any]: ...
-
-    def train(self, mode: bool = True) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,14 +214,10 @@ def generate(
         method = replace(method, max_tokens=max(longest, 1), forbidden=forbidden)
         lengths_N = lengths_N.to(weight.device)
 
-    was_training = decoder.training
-    decoder.train(False)
-    try:
+    with evaluating(decoder):
         if isinstance(method, Beam):
             return _searched(decoder, z_NZ, method, count, lengths_N)
         return _stepped(decoder, z_NZ, method, rows_N.to(weight.device), seed, lengths_N)
-    finally:
-        decoder.train(was_training)
 
 
 def _stepped(

@@ -1,10 +1,33 @@
-"""Small networks that several parts share."""
+"""What several parts do with networks: small ones made, and any of them evaluated."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
 from torch import nn
 
-__all__ = ["perceptron"]
+__all__ = ["evaluating", "perceptron"]
+
+
+class Trained(Protocol):
+    """What has a mode for training, as every module of PyTorch."""
+
+    training: bool
+
+    def train(self, mode: bool = True) -> Any: ...
+
+
+@contextmanager
+def evaluating(network: Trained) -> Iterator[None]:
+    """Without dropout inside; afterwards as before, whatever happened."""
+    was_training = network.training
+    network.train(False)
+    try:
+        yield
+    finally:
+        network.train(was_training)
 
 
 def perceptron(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequential:

@@ -205,13 +205,13 @@ class Space(Coder):
         self._needs_codes()
         check_strength(strength)
         check_sentences([text], first=1)
-        plain, marks = marks_in(text, tokens, self._normalise)
+        plain, marks = marks_in(text, tokens, self.normalise)
         if marks.spans and not self.is_token_level:
             raise TextspaceError(
                 "single words can be varied where every token has a code, and in this space a sentence has one: mark "
                 "none, and write \\[ and \\] for plain brackets"
             )
-        split = self._encoded([plain])
+        split = self.read([plain])
         positions = token_positions(marks, split, self.tokenizer) if marks.spans else None
         mean, moved = self._around(split, n, strength, seed, positions)
         texts = self.decode(moved, method=method, seed=seed)
@@ -277,7 +277,7 @@ class Space(Coder):
         lengths = lengths_for(end_token, self.metrics)
         return likelihood(
             self.model,
-            self._encoded(listed(texts)),
+            self.read(listed(texts)),
             samples=samples,
             end_token=end_token,
             lengths=lengths,
@@ -291,7 +291,7 @@ class Space(Coder):
         """What the codes of sentences look like, and in plain words whether they are well: `.diagnosis`, `.numbers`."""
         from textspace.evaluate.examination import examine
 
-        split = self._encoded(listed(texts))
+        split = self.read(listed(texts))
         return examine(self.model, split, self.recipe, seed=seed, progress=show_progress)
 
     def evaluate(

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textspace.data.batching import Mixing, Plan, batch_of, make_batch, pad, plan_batches
+from textspace.data.batching import Mixing, Plan, batch_of, batches_by_length, make_batch, pad, plan_batches
 from textspace.data.encoded import EncodedSplit, encode_corpus
 from textspace.data.tokenizers import END, START, UNKNOWN_ALIASES, train_tokenizer
 from textspace.errors import TextspaceError
@@ -45,7 +45,8 @@ def test_every_row_once_within_the_limit(
 ) -> None:
     sizes = np.array(lengths, np.int32)
     size, tokens = (None, limit) if by_tokens else (limit, None)
-    plan = plan_batches(sizes, size=size, tokens=tokens, seed=seed, epoch=epoch, shuffle=shuffle)
+    how = {"size": size, "tokens": tokens}
+    plan = plan_batches(sizes, **how, seed=seed, epoch=epoch) if shuffle else batches_by_length(sizes, **how)
     assert sorted(row for rows in plan for row in rows.tolist()) == list(range(len(lengths)))
     for rows in plan:
         assert len(rows) >= 1
@@ -106,15 +107,12 @@ def test_short_and_long_batches_are_mixed() -> None:
 
 
 def test_a_sentence_over_the_budget_is_alone() -> None:
-    plan = plan_batches(np.array([2, 100, 3, 2]), tokens=10, seed=0, epoch=0, shuffle=False)
+    plan = batches_by_length(np.array([2, 100, 3, 2]), tokens=10)
     assert as_lists(plan) == [[0, 3, 2], [1]]
 
 
-def test_unshuffled_is_sorted_and_stable_whatever_the_seed() -> None:
-    lengths = np.array([4, 2, 4, 3, 2])
-    for seed in (0, 1):
-        plan = plan_batches(lengths, size=2, seed=seed, epoch=seed, shuffle=False)
-        assert as_lists(plan) == [[1, 4], [3, 0], [2]]
+def test_batches_by_length_are_sorted_and_stable() -> None:
+    assert as_lists(batches_by_length(np.array([4, 2, 4, 3, 2]), size=2)) == [[1, 4], [3, 0], [2]]
 
 
 def test_plans_index_like_sequences() -> None:
@@ -146,7 +144,7 @@ def test_balanced_draws_the_smallest_number_from_each_source_anew() -> None:
 def test_no_sentences_no_batches(mixing: Mixing) -> None:
     nothing = np.zeros(0, np.int64)
     assert len(plan_batches(nothing, size=4, seed=0, epoch=0, sources=nothing, mixing=mixing)) == 0
-    assert len(plan_batches(nothing, tokens=4, seed=0, epoch=0, shuffle=False)) == 0
+    assert len(batches_by_length(nothing, tokens=4)) == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -77,6 +78,19 @@ def test_chunks_change_memory_and_not_the_estimate(tiny_model, test_split) -> No
         np.testing.assert_allclose(getattr(chunks, name), getattr(at_once, name), atol=1e-5)
     six = likelihood(tiny_model, test_split, samples=6, chunk=3)
     assert np.abs(six.nll_N - at_once.nll_N).max() > 1e-4  # the seventh sample is not dropped
+
+
+def test_a_model_trains_on_as_before_even_if_scoring_fails(tiny_model, test_split, monkeypatch) -> None:
+    for mode in (True, False):
+        tiny_model.train(mode)
+        likelihood(tiny_model, test_split, samples=1)
+        assert tiny_model.training is tiny_model.decoder.training is mode
+    tiny_model.train()
+    monkeypatch.setattr(tiny_model.decoder, "forward", mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        likelihood(tiny_model, test_split, samples=1)
+    assert tiny_model.decoder.training
+    tiny_model.eval()
 
 
 def test_batches_shares_and_repetition_change_nothing(tiny_model, test_split) -> None:

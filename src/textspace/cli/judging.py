@@ -136,9 +136,7 @@ def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Ex
 
 
 def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed: int) -> Examination:
-    from textspace.data.encoded import EncodedSplit
     from textspace.evaluate.examination import earlier_validations, epochs_of, examine
-    from textspace.inputs import Troubles
 
     parts = [corpus.splits["valid"]] if "valid" in corpus.splits else list(corpus.splits.values())
     total = sum(len(part) for part in parts)
@@ -149,13 +147,9 @@ def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed:
     tell_reading(corpus)
     if count < total:
         tell(f"examined {count:,} of {total:,} sentences, spread evenly")
-    encoded = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
-    troubles = Troubles()
-    troubles.count(encoded)
-    troubles.warn(space.recipe.text.max_tokens)
     return examine(
         space.model,
-        encoded,
+        space.of_normalised().read(texts),
         space.recipe,
         seed=seed,
         history=earlier_validations(history, space.metrics),

@@ -82,10 +82,10 @@ def features(
     if len(texts) < total:
         tell(f"read {len(texts):,} of {total:,} sentences, spread evenly")
     found = read_features(
-        space,
+        space.of_normalised(),
         texts,
         labels if corpus.labels else None,
-        probes=sentence or None,
+        probes=[space.normalise(text) for text in sentence or ()] or None,
         limit=len(texts),
         of=total,
         top=top,

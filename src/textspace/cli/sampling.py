@@ -82,7 +82,7 @@ def sample(
     check_has_data(data, split=split, text_column=text_column, header=header)
     space = Space.load(folder, device)
     corpus = None if data is None else uncut_corpus(data, split, space.recipe, text_column, None, header)
-    made = space.sample(
+    made = space.of_normalised().sample(
         n,
         deviation=_deviation(deviation),
         of=None if corpus is None else (record.text for part in corpus.splits.values() for record in part),

@@ -124,7 +124,7 @@ def encode(
     with CodeWriter(out, space.dim, form=form) as writer:
         shown = track(texts(), "encoding", out != "-", total)
         options: dict[str, Any] = {"what": what, "strength": strength, "pool": pool, "sparse": sparse, "seed": seed}
-        for chunk, codes in space.encode_stream(shown, **options):
+        for chunk, codes in space.of_normalised().encode_stream(shown, **options):
             chunk_labels, labels = labels[: len(chunk)], labels[len(chunk) :]
             writer.write(codes, chunk, chunk_labels if corpus.labels else None)
             sentences += len(chunk)
@@ -207,7 +207,7 @@ def reconstruct(
     space = Space.load(folder, device)
     corpus = uncut_corpus(source, split, space.recipe, text_column, None, header)
     texts = [record.text for part in corpus.splits.values() for record in part]
-    made = space.reconstruct(
+    made = space.of_normalised().reconstruct(
         texts,
         what=what,  # type: ignore[arg-type]
         strength=strength,
@@ -245,7 +245,7 @@ def neighbors(
     space = Space.load(folder, device)
     corpus = uncut_corpus(data, split, space.recipe, text_column, None, header)
     texts = (record.text for part in corpus.splits.values() for record in part)
-    found = space.neighbors(text, texts, k, show_progress=True)
+    found = space.of_normalised().neighbors(space.normalise(text), texts, k, show_progress=True)
     tell_reading(corpus)
     if as_json:
         print_json([neighbor._asdict() for neighbor in found])
@@ -288,10 +288,8 @@ def score(
 
       echo "a sentence" | textspace score my-space - --each
     """
-    from textspace.data.encoded import EncodedSplit
     from textspace.evaluate.likelihood import lengths_for, likelihood
     from textspace.evaluate.melbo import Melbo
-    from textspace.inputs import Troubles
     from textspace.progress import track
     from textspace.space import Space
     from textspace.token_losses import precision_named
@@ -307,12 +305,9 @@ def score(
     (chosen,) = corpus.splits.values()
     texts = [record.text for record in track(chosen, "reading", True, len(chosen))]
     tell_reading(corpus)
-    encoded = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
+    encoded = space.of_normalised().read(texts)
     if unknown := encoded.unknown_share:
         tell(f"{unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
-    troubles = Troubles()
-    troubles.count(encoded)
-    troubles.warn(space.recipe.text.max_tokens)
     measured = likelihood(
         space.model,
         encoded,

@@ -15,7 +15,7 @@ from textspace.errors import TextspaceError
 from textspace.inputs import whole_number
 from textspace.types import Batch, View
 
-__all__ = ["Mixing", "Plan", "batch_of", "make_batch", "pad", "plan_batches"]
+__all__ = ["Mixing", "Plan", "batch_of", "batches_by_length", "make_batch", "pad", "plan_batches"]
 
 Mixing = Literal["all", "balanced"]
 
@@ -47,9 +47,8 @@ def plan_batches(
     sources: NDArray[np.integer] | None = None,
     mixing: Mixing = "all",
     by_length: bool = True,
-    shuffle: bool = True,
 ) -> Plan:
-    """Put sentences together, by default those of similar length; a pure function of the arguments.
+    """An epoch in random order, by default with sentences of similar length together; a pure function of the arguments.
 
     Args:
         lengths: tokens of each sentence, start and end included.
@@ -60,18 +59,12 @@ def plan_batches(
         sources: where each sentence comes from; only "balanced" needs it.
         mixing: "all" has every sentence once; "balanced" draws as many from each source as the smallest has.
         by_length: False puts any sentences together.
-        shuffle: False sorts by length, for evaluation.
 
-    >>> lengths = np.array([5, 3, 9, 4])
-    >>> [rows.tolist() for rows in plan_batches(lengths, size=2, seed=0, epoch=0, shuffle=False)]
-    [[1, 3], [0, 2]]
-    >>> [rows.tolist() for rows in plan_batches(lengths, tokens=8, seed=0, epoch=0, shuffle=False)]
-    [[1, 3], [0], [2]]
+    >>> lengths = np.array([5, 3, 9, 4, 3])
+    >>> [rows.tolist() for rows in plan_batches(lengths, size=2, seed=0, epoch=0)]
+    [[0, 2], [1, 4], [3]]
     """
-    given = size if tokens is None else tokens
-    if given is None or (size is not None and tokens is not None):
-        raise TextspaceError("batches are made by a number of sentences or by a number of tokens: give one")
-    limit = whole_number(given, 1, f"a batch cannot hold {given!r} {'sentences' if tokens is None else 'tokens'}")
+    limit = _limit(size, tokens)
     random = np.random.Generator(np.random.Philox(key=np.array([seed, epoch], np.uint64)))
     if mixing == "balanced":
         if sources is None:
@@ -79,23 +72,41 @@ def plan_batches(
         rows = _balanced(sources, random)
     else:
         rows = np.arange(len(lengths))
-    window = max(1, len(rows))
-    if shuffle and len(rows):
-        random.shuffle(rows)
-        window = _WINDOW_BATCHES * (limit if tokens is None else max(1, int(tokens / lengths.mean())))
+    random.shuffle(rows)
+    at_once = limit if tokens is None or not len(rows) else max(1, int(tokens / lengths.mean()))
+    window = _WINDOW_BATCHES * at_once
     bounds: list[int] = []
     for start in range(0, len(rows), window):
         part = rows[start : start + window]  # a view: sorted in place
         if by_length:
             part[:] = part[np.argsort(lengths[part], kind="stable")]
-        cuts = range(0, len(part), limit) if tokens is None else _cuts(lengths[part], tokens)
-        bounds.extend(start + cut for cut in cuts)
+        bounds.extend(start + cut for cut in _cuts(lengths[part], limit, tokens is not None))
     bounds.append(len(rows))
     starts, ends = np.array(bounds[:-1], np.int64), np.array(bounds[1:], np.int64)
-    if shuffle:
-        order = random.permutation(len(starts))
-        starts, ends = starts[order], ends[order]
-    return Plan(rows, starts, ends)
+    order = random.permutation(len(starts))
+    return Plan(rows, starts[order], ends[order])
+
+
+def batches_by_length(lengths: NDArray[np.integer], *, size: int | None = None, tokens: int | None = None) -> Plan:
+    """Every sentence once, the shortest first: for all that is not training. Arguments as in `plan_batches`.
+
+    >>> lengths = np.array([5, 3, 9, 4])
+    >>> [rows.tolist() for rows in batches_by_length(lengths, size=2)]
+    [[1, 3], [0, 2]]
+    >>> [rows.tolist() for rows in batches_by_length(lengths, tokens=8)]
+    [[1, 3], [0], [2]]
+    """
+    limit = _limit(size, tokens)
+    rows = np.argsort(lengths, kind="stable")
+    bounds = np.array([*_cuts(lengths[rows], limit, tokens is not None), len(rows)], np.int64)
+    return Plan(rows, bounds[:-1], bounds[1:])
+
+
+def _limit(size: int | None, tokens: int | None) -> int:
+    given = size if tokens is None else tokens
+    if given is None or (size is not None and tokens is not None):
+        raise TextspaceError("batches are made by a number of sentences or by a number of tokens: give one")
+    return whole_number(given, 1, f"a batch cannot hold {given!r} {'sentences' if tokens is None else 'tokens'}")
 
 
 def make_batch(split: EncodedSplit, rows: NDArray[np.integer]) -> Batch:
@@ -147,7 +158,12 @@ def _balanced(sources: NDArray[np.integer], random: np.random.Generator) -> NDAr
     return np.concatenate([random.choice(group, smallest, replace=False) for group in groups])
 
 
-def _cuts(lengths: NDArray[np.integer], tokens: int) -> list[int]:
+def _cuts(lengths: NDArray[np.integer], limit: int, by_tokens: bool) -> Sequence[int]:
+    """Where batches start among some sentences."""
+    return _token_cuts(lengths, limit) if by_tokens else range(0, len(lengths), limit)
+
+
+def _token_cuts(lengths: NDArray[np.integer], tokens: int) -> list[int]:
     """Where batches of at most `tokens` tokens start among ascending `lengths`."""
     starts = []
     start = 0

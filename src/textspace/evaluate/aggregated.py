@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch
 from textspace.errors import TextspaceError
 from textspace.evaluate.bounds import Weighted
 from textspace.evaluate.likelihood import batches_of, log_px_SB, weighted_bound
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
+from textspace.networks import evaluating
 from textspace.noise import Noise
 from textspace.progress import track
-from textspace.types import EndToken, Site
+from textspace.types import Site
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
-    from textspace.lengths import Lengths
 
 __all__ = ["AggregatedPosterior", "log_normals", "nearest_bound"]
 
@@ -94,18 +94,14 @@ class AggregatedPosterior:
             raise TextspaceError("an aggregated posterior needs a sentence: give some text")
         device = next(model.parameters()).device
         rows_N = spread_rows(len(split), limit or len(split))
-        plan = plan_batches(split.lengths[rows_N], tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
+        plan = batches_by_length(split.lengths[rows_N], tokens=batch_tokens)
         mean_NZ, deviation_NZ = torch.empty(2, len(rows_N), model.recipe.latent.dim, device=device)
-        was_training = model.training
-        model.eval()
-        try:
+        with evaluating(model):
             for places in track(plan, "aggregating", progress, len(plan)):
                 batch = make_batch(split, rows_N[places]).to(device)
                 q = _posterior(model, model.features(batch.encoder), Noise(0, 0, batch.rows_B))
                 at = torch.from_numpy(places).to(device)
                 mean_NZ[at], deviation_NZ[at] = q.mean, q.stddev
-        finally:
-            model.train(was_training)
         some = f"{len(rows_N):,}" if len(rows_N) == len(split) else f"{len(rows_N):,} of {len(split):,}"
         return cls(mean_NZ, deviation_NZ, f"the aggregated posterior of {some} {whose} sentences")
 
@@ -159,8 +155,7 @@ def nearest_bound(
     mixture: AggregatedPosterior,
     *,
     samples: int,
-    end_token: EndToken = "included",
-    lengths: Lengths | None = None,
+    end_token: Literal["included", "dropped"] = "included",
     seed: int = 0,
     chunk: int | None = None,
     batch_tokens: int | None = None,
@@ -177,22 +172,18 @@ def nearest_bound(
         split: the sentences that are scored.
         mixture: the prior.
         samples: K, at most the number of components.
-        end_token, lengths: as for `likelihood`.
+        end_token: as for `likelihood`.
         seed: of the noise.
         chunk, batch_tokens, progress: as for `likelihood`.
     """
     count = min(samples, len(mixture))
     at_once, batches = batches_of(model, split, batch_tokens, progress=progress)
     device = mixture.mean_NZ.device
-    log_length_N = None if lengths is None else lengths.log_prob(np.asarray(split.lengths) - 2)
     nll_N, effective_N = np.zeros((2, len(split)))
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for cpu_batch in batches:
             rows = cpu_batch.rows_B.numpy()
             batch = cpu_batch.to(device)
-            log_length_B = None if log_length_N is None else torch.from_numpy(log_length_N[rows]).to(device)
             noise = Noise(seed, 0, batch.rows_B)
             features_BH = model.features(batch.encoder)
             q = _posterior(model, features_BH, noise)
@@ -203,12 +194,10 @@ def nearest_bound(
                 chunk_noise = noise.after(first)
                 z_SBZ = mixture.draw_from(near_KB[first : first + size], chunk_noise)
                 sites = {"z": Site(q, q, z_SBZ)}  # of which the decoder reads the codes alone
-                passed = model.decode(batch, features_BH, sites, chunk_noise, has_end=end_token != "length")
-                log_px.append(log_px_SB(passed, end_token, log_length_B))
+                passed = model.decode(batch, features_BH, sites, chunk_noise)
+                log_px.append(log_px_SB(passed, end_token, None))
             bound_B, effective_B = weighted_bound(torch.cat(log_px) + math.log(count / len(mixture)))
             nll_N[rows], effective_N[rows] = bound_B.cpu().numpy(), effective_B.cpu().numpy()
-    finally:
-        model.train(was_training)
     proposal = f"one code from each of the {count:,} components under which the sentence's mean code is likeliest"
     return Weighted(nll_N, effective_N, {"prior": mixture.name, "proposal": proposal, "samples": count, "seed": seed})
 

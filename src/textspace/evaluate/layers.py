@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from textspace.config import PretrainedEncoder
-from textspace.data.batching import plan_batches
+from textspace.data.batching import batches_by_length
 from textspace.pretrained import EncoderFiles, network_with_weights
 from textspace.progress import track
 
@@ -61,7 +61,7 @@ def layers_of(
     ids = [np.array(each.ids, np.int64) for each in read]
     found: dict[int, list[NDArray[np.float32]]] = {}
     lengths = np.array([len(each) for each in ids])
-    plan = plan_batches(lengths, tokens=TOKENS_AT_ONCE, seed=0, epoch=0, shuffle=False)
+    plan = batches_by_length(lengths, tokens=TOKENS_AT_ONCE)
     for rows in track(plan, "encoding with another encoder", show_progress, len(plan)):
         mask_BT = np.arange(lengths[rows].max()) < lengths[rows][:, None]
         ids_BT = np.full(mask_BT.shape, padding, np.int64)

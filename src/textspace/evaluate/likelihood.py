@@ -15,13 +15,14 @@ from torch import Tensor
 from torch.distributions import Distribution, Normal
 
 from textspace.config import DualKlObjective, MimObjective, PretrainedEncoder
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch
 from textspace.distributions import GateLogit, SpikeAndSlab, moments
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
 from textspace.evaluate.bounds import Likelihood, Normalisation, Settings, Weighted
 from textspace.lengths import Lengths
 from textspace.model import Model
+from textspace.networks import evaluating
 from textspace.noise import Noise
 from textspace.progress import track
 from textspace.token_losses import Precision, computing_in
@@ -125,10 +126,9 @@ def likelihood(
             "there is nothing to score: the sentences are empty and their ends do not count; let them ('included')"
         )
     device = next(model.parameters()).device
-    was_training = model.training
-    with computing_in(precision, device):
-        decoder = model.eval().decoder
-        shared = model.posterior is not None and device.type == "cuda" and decoder.shares_words(max(samples, 1))
+    with evaluating(model), computing_in(precision, device):
+        can_share = model.decoder.shares_words(max(samples, 1))
+        shared = model.posterior is not None and device.type == "cuda" and can_share
     if shared and batch_tokens is None:
         batch_tokens = max(64, min(TOKEN_SAMPLES_AT_ONCE // max(samples, 1), 2**15))
     logits_at_once, batches = batches_of(model, split, batch_tokens, encoder_split, share, progress)
@@ -147,7 +147,8 @@ def likelihood(
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
 
     # Read at the end, since to read is to wait for all that was asked before.
-    scores = [_score(model, batch.to(device), seed, asked, log_length_on_device_N) for batch in batches]
+    with evaluating(model):
+        scores = [_score(model, batch.to(device), seed, asked, log_length_on_device_N) for batch in batches]
     for scored in scores:
         rows = scored.rows_B.cpu().numpy()
         for name, values_B in scored.columns.items():
@@ -157,7 +158,6 @@ def likelihood(
         if scored.log_px_BT is not None:
             for row, log_px_T in zip(rows, scored.log_px_BT.cpu(), strict=True):
                 tokens[row] = log_px_T[: int(split.lengths[row]) - (2 if end_token == "length" else 1)].double().numpy()
-    model.train(was_training)
 
     settings: Settings = {
         "samples": samples if has_latent else None,
@@ -241,7 +241,7 @@ def batches_of(
     logits_at_once = 2**26 if next(model.parameters()).device.type == "cpu" else 2**27
     if batch_tokens is None:
         batch_tokens = max(64, min(logits_at_once // model.vocabulary, 2**15))
-    plan = plan_batches(split.lengths, size=None, tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
+    plan = batches_by_length(split.lengths, tokens=batch_tokens)
     mine = range(share[0], len(plan), share[1])
     batches = (_batch(split, plan[i], encoder_split) for i in mine)
     return logits_at_once, track(batches, "scoring", progress, len(mine))

@@ -21,7 +21,6 @@ from textspace.token_losses import Precision
 from textspace.types import EndToken, Estimate
 
 if TYPE_CHECKING:
-    from textspace.coder import Coder
     from textspace.data.encoded import EncodedSplit
     from textspace.space import Space
 
@@ -116,9 +115,9 @@ class Sentences:
         return [text.split() for text in self.texts]
 
     @cached_property
-    def coder(self) -> Coder:
+    def coder(self) -> Space:
         """What encodes the sentences as they are, since they are normalised."""
-        return self.space.of_normalised() if self.space.recipe.text.normalise else self.space
+        return self.space.of_normalised()
 
     @property
     def _pool(self) -> dict[str, Any]:

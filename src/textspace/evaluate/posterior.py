@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Normal
 
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch
 from textspace.distributions import Delta, Implicit, SpikeAndSlab, draw, moments
 from textspace.evaluate.code_statistics import Mean, covariance_of_means, gaussian_kl, mean_cosine, mutual_information
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
+from textspace.networks import evaluating
 from textspace.noise import Noise
 from textspace.progress import track
 from textspace.types import Batch, Bound, Estimate, Site
@@ -233,13 +234,11 @@ def posterior_statistics(
     sampled = kind is Implicit or "gate" in model.posterior.distributions
     if batch_tokens is None:
         batch_tokens = 2**12 if sampled else 2**14  # a sentence has many samples or one
-    plan = plan_batches(split.lengths[rows_N], tokens=batch_tokens, seed=0, epoch=0, shuffle=False)
+    plan = batches_by_length(split.lengths[rows_N], tokens=batch_tokens)
 
     columns: dict[str, Floats] = {}
     within_ZZ = np.zeros((model.recipe.latent.dim,) * 2)
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for places in track(plan, "encoding", progress, len(plan)):
             batch = make_batch(split, rows_N[places]).to(device)
             encoded = _encode(model, batch, seed)
@@ -248,8 +247,6 @@ def posterior_statistics(
             for name, part in encoded.columns.items():
                 columns.setdefault(name, np.empty((count, part.shape[1])))[at] = part.double().cpu().numpy()
             within_ZZ += encoded.covariance_ZZ.cpu().numpy() / count
-    finally:
-        model.train(was_training)
 
     mean_NZ = (columns["first"] + columns["second"]) / 2
     means_ZZ = covariance_of_means(columns["first"], columns["second"])

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.cells import label_of
-from textspace.data.normalise import normaliser
 from textspace.errors import TextspaceError
 from textspace.evaluate.posterior import ACTIVE_ABOVE
 from textspace.evaluate.statistics import spread_rows, standard_error
@@ -19,7 +18,7 @@ from textspace.features.labels import SHUFFLES, association
 from textspace.features.results import Association, Dimension, Example, Features, Side, SideName, State
 from textspace.features.switching import switched
 from textspace.features.words import FEWEST, PRIOR_WORDS, WordCounts
-from textspace.inputs import listed, whole_number
+from textspace.inputs import check_sentences, listed, whole_number
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Estimate
@@ -80,22 +79,21 @@ def read_features(
     Returns:
         `.dimensions`, and `.save(folder)` for JSON and a page.
     """
-    clean = normaliser(space.recipe.text.normalise)
     given = listed(texts)
     given_labels = None if labels is None else [label_of(label) for label in labels]
     _check(space, given, given_labels, limit, top)
     rows = spread_rows(len(given), limit).tolist()
-    kept = [given[row] for row in rows]
+    reader, kept = space.of_normalised(), [space.normalise(given[row]) for row in rows]
     kept_labels = None if given_labels is None else [given_labels[row] for row in rows]
     notes: list[str] = []
     classes = _classes(kept_labels, notes)
-    found = activity(space, kept, show_progress)
-    read = Read([clean(text) for text in kept], kept_labels if classes else None, found)
+    found = activity(reader, kept, show_progress)
+    read = Read(kept, kept_labels if classes else None, found)
     least = 0.0 if found.on_ZN is not None else ACTIVE_ABOVE * _prior_variance(space)
     alone = read_dimensions(read, least=least, top=top, seed=seed, show_progress=show_progress)
-    asked = read.texts[:PROBES] if probes is None else listed(probes)
+    asked = kept[:PROBES] if probes is None else [space.normalise(text) for text in _checked(probes)]
     with told_before(probes is None):
-        shown, dimensions = switched(space, alone, asked, show_progress)
+        shown, dimensions = switched(reader, alone, asked, show_progress)
     settings: dict[str, str | int | float | bool | None] = {
         "seed": seed,
         "shuffles": SHUFFLES if classes else None,
@@ -159,10 +157,17 @@ class _Classes(NamedTuple):
         return association(first_C, all_C, self.names, seed)
 
 
+def _checked(probes: str | Iterable[str]) -> list[str]:
+    texts = listed(probes)
+    check_sentences(texts, first=1)
+    return texts
+
+
 def _check(space: Space, texts: list[str], labels: list[str | None] | None, limit: int, top: int) -> None:
     space._needs_sentence_codes("features are dimensions of")
     if not texts:
         raise TextspaceError("there are no sentences to read the dimensions in: give at least one")
+    check_sentences(texts, first=1)
     if labels is not None and len(labels) != len(texts):
         raise TextspaceError(f"there are {len(texts):,} sentences and {len(labels):,} labels: give one for each")
     for number in (limit, top):

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from textspace.config import RecurrentEncoder as RecurrentEncoderConfig
 from textspace.config.text import TokenizerConfig
-from textspace.data.batching import batch_of, plan_batches
+from textspace.data.batching import batch_of, batches_by_length
 from textspace.data.questions import Question
 from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.encoders import RecurrentEncoder, States
@@ -205,7 +205,7 @@ def _scores(network: AttentiveRanker, encoded: _Encoded, show_progress: bool = F
     ]
     scores_N = np.zeros(len(pairs))
     lengths_N = np.array([len(question) + len(answer) + 4 for question, answer in pairs], np.int64)
-    plan = plan_batches(lengths_N, tokens=TOKENS_AT_ONCE, seed=0, epoch=0, shuffle=False)
+    plan = batches_by_length(lengths_N, tokens=TOKENS_AT_ONCE)
     for rows_B in track(plan, "ranking", show_progress, len(plan)):
         question, answer = (batch_of([pairs[row][side] for row in rows_B]).encoder.to(device) for side in (0, 1))
         scores_N[rows_B] = network(network.encoder(question), network.encoder(answer)).double().cpu().numpy()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from textspace.config import PretrainedEncoder as PretrainedEncoderConfig
 from textspace.config import RecurrentEncoder as RecurrentEncoderConfig
 from textspace.config import SimplePooling as SimplePoolingConfig
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.encoders import PretrainedEncoder, RecurrentEncoder
 from textspace.errors import TextspaceError
@@ -146,7 +146,7 @@ def plain_encoder_features(subject: Subject) -> Callable[[Sentences], NDArray[np
     def features(of: Sentences) -> NDArray[np.float32]:
         split = EncodedSplit.of(of.texts, tokenizer, space.recipe.text.max_tokens)
         found_NH = np.zeros((len(split), encoder.size), np.float32)
-        plan = plan_batches(split.lengths, tokens=2**14, seed=0, epoch=0, shuffle=False)
+        plan = batches_by_length(split.lengths, tokens=2**14)
         for rows_B in track(plan, "pretrained encoder", subject.show_progress, len(plan)):
             states = encoder(make_batch(split, rows_B).encoder.to(space.device))
             found_NH[rows_B] = pool(states).float().cpu().numpy()
@@ -224,7 +224,7 @@ def recurrent_predictions(
         return (batch(split, rows_B, train_N) for rows_B in plan)
 
     def sorted_batches(of: EncodedSplit) -> Iterable[Ints]:
-        return plan_batches(of.lengths, tokens=2**14, seed=0, epoch=0, shuffle=False)
+        return batches_by_length(of.lengths, tokens=2**14)
 
     def valid_batches(epoch: int) -> Iterable[tuple[View, Tensor]]:
         known_N = known(valid_N)

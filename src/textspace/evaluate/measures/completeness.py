@@ -255,7 +255,7 @@ class _Judge:
     def _encoded(self, texts: Sequence[str]) -> Any:
         with warnings.catch_warnings():  # what these sentences are like is measured: no need to tell of each
             warnings.simplefilter("ignore", UserWarning)
-            return self.subject.space.encode(list(texts))
+            return self.subject.test.coder.encode(list(texts))
 
     def _matrices(self, codes: Any) -> Matrices:
         """A row for each token; of a sentence's one code, one row."""

@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.encoders import PretrainedEncoder
 from textspace.evaluate.measure import Findings, Measure, Subject, Table
@@ -155,7 +155,7 @@ def _correct(network: FineTuned, rows: Inputs, tested_N: Ints) -> Bools:
     """Which of the tested rows are classified right."""
     device = next(network.parameters()).device
     correct_N = np.zeros(len(tested_N), bool)
-    for at_B in plan_batches(rows.lengths_N[tested_N], tokens=SCORED_TOKENS, seed=0, epoch=0, shuffle=False):
+    for at_B in batches_by_length(rows.lengths_N[tested_N], tokens=SCORED_TOKENS):
         rows_B = tested_N[at_B]
         noise = Noise(0, 0, torch.from_numpy(rows_B).to(device))
         predicted_B = network(rows.views(rows_B, device), noise).argmax(1).cpu().numpy()

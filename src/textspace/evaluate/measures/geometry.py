@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch
 from textspace.errors import TextspaceError
 from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
@@ -135,7 +135,7 @@ def _scores(
 ) -> tuple[Floats, Floats]:
     """log p(x | z) and log q(z | x) of the sentences at some rows, each with the codes at S places: two of (S, N)."""
     at_once = max(64, LOGITS_AT_ONCE // (model.vocabulary * len(places_SN)))
-    plan = plan_batches(split.lengths[rows_N], tokens=min(at_once, 2**14), seed=0, epoch=0, shuffle=False)
+    plan = batches_by_length(split.lengths[rows_N], tokens=min(at_once, 2**14))
     log_p_SN, log_q_SN = np.empty((2, *places_SN.shape))
     weight = next(model.parameters())
     for places in track(plan, "scoring codes of others", progress, len(plan)):

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
-from textspace.data.normalise import normaliser
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.evaluate.function_words import function_word_ids
@@ -109,12 +108,12 @@ def isotropy(subject: Subject) -> Findings:
     tokens of low self-similarity are contextual. The codes of the start and the end token count nowhere. The same of
     every layer of the encoders that the space is compared with.
     """
-    texts, where, spelled = _sentences(subject)
+    texts, where, coder, spelled = _sentences(subject)
     estimates: dict[str, Estimate] = {}
     tables: dict[str, Table] = {}
     rows: list[Cells] = []
     bars: dict[str, Isotropy] = {}
-    for given in _encoded(subject, texts, spelled):
+    for given in _encoded(subject, texts, coder, spelled):
         found = isotropy_of(
             given.vectors,
             given.ids,
@@ -156,27 +155,27 @@ def isotropy(subject: Subject) -> Findings:
     return Findings(estimates, {"isotropy": Table(title, columns, tuple(rows)), **tables}, {"isotropy": _picture(bars)})
 
 
-def _sentences(subject: Subject) -> tuple[list[str], str, list[str]]:
+def _sentences(subject: Subject) -> tuple[list[str], str, Space, list[str]]:
     """Those of STS12 where its file is at hand, as in the paper, or else of the test split.
 
     Returns:
-        The sentences, which they are, and how they are spelled for the space.
+        The sentences, which they are, what encodes them, and how they are spelled for that.
     """
     folder = subject.task_files
     pairs = None if folder is None else read_pairs(folder, "sts/STS12", "sts")
     texts = subject.test.texts if pairs is None else list(dict.fromkeys([*pairs.first, *pairs.second]))
     texts = [texts[row] for row in spread_rows(len(texts), subject.effort.sentences)]
     if pairs is None:
-        return texts, f"{len(texts):,} test sentences", texts
+        return texts, f"{len(texts):,} test sentences", subject.test.coder, texts
     spelling = best_spelling(subject.space, texts)
-    return texts, f"{len(texts):,} sentences of STS12 ({spelling.name})", [spelling(text) for text in texts]
+    where = f"{len(texts):,} sentences of STS12 ({spelling.name})"
+    return texts, where, subject.space, [spelling(text) for text in texts]
 
 
-def _encoded(subject: Subject, texts: list[str], spelled: list[str]) -> Iterator[_Vectors]:
+def _encoded(subject: Subject, texts: list[str], space: Space, spelled: list[str]) -> Iterator[_Vectors]:
     """The space's codes of all tokens, means and samples, then every layer of the baselines."""
-    space = subject.space
-    normalise = normaliser(space.recipe.text.normalise)
-    split = EncodedSplit.of([normalise(text) for text in spelled], space.tokenizer, space.recipe.text.max_tokens)
+    normalised = [space.normalise(text) for text in spelled]
+    split = EncodedSplit.of(normalised, space.tokenizer, space.recipe.text.max_tokens)
     ids = [split.ids(row).astype(np.int64) for row in range(len(split))]
     names = {int(each): space.tokenizer.token(int(each)) for each in np.unique(split.tokens)}
     marked = function_word_ids(names)

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject
 from textspace.evaluate.measures.reconstruction import OVER_SENTENCES
 from textspace.evaluate.statistics import spread_rows
 from textspace.evaluate.text_metrics import Ratio
+from textspace.networks import evaluating
 from textspace.types import Estimate
 
 if TYPE_CHECKING:
@@ -144,20 +145,18 @@ def feature_plane(model: Model, split: EncodedSplit, most: int = SHOWN_POINTS) -
     if model.posterior is None or len(split) < 2:
         return None
     rows_N = spread_rows(len(split), most)
-    plan = plan_batches(split.lengths[rows_N], tokens=TOKENS_AT_ONCE, seed=0, epoch=0, shuffle=False)
+    plan = batches_by_length(split.lengths[rows_N], tokens=TOKENS_AT_ONCE)
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
     parts = []
-    for places in plan:
-        batch = make_batch(split, rows_N[places]).to(device)
-        features = model.features(batch.encoder)
-        assert features is not None  # there is a posterior
-        if model.is_token_level:
-            mask_BT1 = batch.encoder.mask_BT[:, :, None]
-            features = (features * mask_BT1).sum(1) / mask_BT1.sum(1)
-        parts.append(features.double().cpu().numpy())
-    model.train(was_training)
+    with evaluating(model):
+        for places in plan:
+            batch = make_batch(split, rows_N[places]).to(device)
+            features = model.features(batch.encoder)
+            assert features is not None  # there is a posterior
+            if model.is_token_level:
+                mask_BT1 = batch.encoder.mask_BT[:, :, None]
+                features = (features * mask_BT1).sum(1) / mask_BT1.sum(1)
+            parts.append(features.double().cpu().numpy())
     features_NH = np.empty((len(rows_N), parts[0].shape[1]))
     features_NH[np.concatenate(plan)] = np.concatenate(parts)
     along_NH, shares = principal_shares(features_NH)

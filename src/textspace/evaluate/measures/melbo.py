@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from torch.distributions import Normal
@@ -158,7 +158,7 @@ def _weighted(
 ) -> dict[str, Weighted]:
     """The importance-weighted bounds of the test sentences with the chosen proposals."""
     space, samples = subject.space, subject.effort.importance_samples
-    end_token: EndToken = "dropped" if plain.settings["end_token"] == "dropped" else "included"
+    end_token: Literal["included", "dropped"] = "dropped" if plain.settings["end_token"] == "dropped" else "included"
 
     def measured(scale: float, samples: int, priors: Mapping[str, AggregatedPosterior]) -> Likelihood:
         return likelihood(

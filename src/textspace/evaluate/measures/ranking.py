@@ -265,7 +265,7 @@ def answer_ranking(subject: Subject) -> Findings:
     for name, task in TASKS.items():
         if subject.task_files is not None and (test := read_task(subject.task_files, name, "test")):
             train, valid = (read_task(subject.task_files, name, part) for part in ("train", "valid"))
-            _add(found, subject, name, task.title, *_unseen(test, screen), train, valid)
+            _add(found, subject, subject.space, name, task.title, *_unseen(test, screen), train, valid)
     unseen_N = screen.unseen(subject.test.texts)
     own = questions_in([text for text, new in zip(subject.test.texts, unseen_N, strict=True) if new], seed=subject.seed)
     if own:
@@ -278,7 +278,7 @@ def answer_ranking(subject: Subject) -> Findings:
             f"{FEWEST} to {MOST} answers of others",
             **screen.settings(unseen_N, 0),
         }
-        _add(found, subject, OWN, "questions of the test split", own, how, train, valid)
+        _add(found, subject, subject.test.coder, OWN, "questions of the test split", own, how, train, valid)
     if not found.estimates:
         raise TextspaceError(
             "the test sentences do not ask and answer questions, and there are no files of questions like "
@@ -303,6 +303,7 @@ def _joined(question: Question) -> list[str]:
 def _add(
     found: Findings,
     subject: Subject,
+    space: Space,
     key: str,
     title: str,
     questions: list[Question],
@@ -311,7 +312,7 @@ def _add(
     valid: list[Question] | None,
 ) -> None:
     ranked = ranking_table(
-        subject.space,
+        space,
         questions,
         train or None,
         valid or None,

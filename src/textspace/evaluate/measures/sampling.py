@@ -61,7 +61,7 @@ def sampling_ways(subject: Subject) -> Findings:
     made: dict[Way, list[str]] = {}
     for way in WAYS:
         options = {"of": train.texts} if way == AGGREGATED else way.options
-        made[way] = subject.space.sample(count, seed=seed, show_progress=subject.show_progress, **options)
+        made[way] = subject.test.coder.sample(count, seed=seed, show_progress=subject.show_progress, **options)
     made[REAL] = real_sentences(subject, subject.test, count)
     rows: list[tuple[str | float | None, ...]] = []
     perplexities: list[float] = []

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from textspace.config import PretrainedEncoder as PretrainedEncoderConfig
 from textspace.config import SimplePooling as SimplePoolingConfig
-from textspace.data.batching import make_batch, plan_batches
+from textspace.data.batching import batches_by_length, make_batch
 from textspace.data.encoded import EncodedSplit
-from textspace.data.normalise import normaliser
 from textspace.data.tokenizers import UNKNOWN
 from textspace.encoders import PretrainedEncoder, States
 from textspace.errors import TextspaceError
@@ -151,7 +150,7 @@ class SpaceEncoder(SentenceEncoder):
 
     def split(self, texts: Sequence[str]) -> EncodedSplit:
         text = self.space.recipe.text
-        return EncodedSplit.of(list(map(normaliser(text.normalise), texts)), self.space.tokenizer, text.max_tokens)
+        return EncodedSplit.of(list(map(self.space.normalise, texts)), self.space.tokenizer, text.max_tokens)
 
     def network(self) -> CodeNetwork:
         return _SpaceNetwork(copy.deepcopy(self.space.model), self.pooling)
@@ -208,7 +207,7 @@ class Baseline:
             split = self.split(texts)
             networks = {pooling: _BaselineNetwork(self.encoder, pooling) for pooling in POOLINGS}
             found = {pooling: np.zeros((len(split), self.encoder.size)) for pooling in POOLINGS}
-            for rows_B in plan_batches(split.lengths, tokens=2**14, seed=0, epoch=0, shuffle=False):
+            for rows_B in batches_by_length(split.lengths, tokens=2**14):
                 states = self.encoder(make_batch(split, rows_B).encoder.to(self.space.device))
                 for pooling, network in networks.items():
                     found[pooling][rows_B] = network.pool(states).double().cpu().numpy()  # type: ignore[misc]

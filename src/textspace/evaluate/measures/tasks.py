@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
-from textspace.data.normalise import normaliser
 from textspace.data.sources import sentence_for_failure
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
@@ -276,6 +275,5 @@ def best_spelling(space: Space, texts: Sequence[str]) -> Spelling:
 
 
 def _unknown_share(space: Space, texts: Iterable[str]) -> float:
-    normalise = normaliser(space.recipe.text.normalise)
-    split = EncodedSplit.of([normalise(text) for text in texts], space.tokenizer, space.recipe.text.max_tokens)
+    split = EncodedSplit.of([space.normalise(text) for text in texts], space.tokenizer, space.recipe.text.max_tokens)
     return float((split.tokens == UNKNOWN).mean()) if len(split.tokens) else 0.0

@@ -197,7 +197,7 @@ def _picture(estimates: dict[str, Estimate], unit: str) -> Picture:
 
 def _made(subject: Subject, texts: Sequence[str], strength: float, count: int) -> list[list[str]]:
     """So many variants of each sentence; noise is the same whatever the strength, so that strengths compare."""
-    space, seed = subject.space, seed_of(subject.seed, "variants")
+    space, seed = subject.test.coder, seed_of(subject.seed, "variants")
     repeated = [text for text in texts for _ in range(count)]
     codes = space.encode(repeated, what="sample", strength=strength, seed=seed)
     method = greedy_method(encoded(subject, texts))
