@@ -517,6 +517,8 @@ def test_importing_the_package_and_asking_for_help_load_nothing_heavy(workplace:
         loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert loaded.stdout.strip() == "[]", statement
     assert "train" in textspace("--help", cwd=workplace).stdout
+    code = "import textspace.recipes, textspace.reproduce.tables, sys; print('torch' in sys.modules)"  # what is listed
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
 
 
 def test_sentences_are_cleaned_once(workplace: Path) -> None:

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from torch import Tensor
 
+from textspace.checks import whole_number
 from textspace.encoding import TextEncoder, Texts
 from textspace.errors import TextspaceError
 from textspace.generate import Greedy, Method, Sampling, generate
-from textspace.inputs import SparseRows, Troubles, checked_codes, is_text, whole_number
+from textspace.inputs import SparseRows, Troubles, checked_codes, is_text
 from textspace.lengths import Lengths
 from textspace.noise import seed_of
 from textspace.progress import track

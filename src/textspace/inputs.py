@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from torch import Tensor
 
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tables import check_iterable
-from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.sparse_codes import as_rows, not_finite
 
@@ -29,11 +27,9 @@ __all__ = [
     "check_sentences",
     "checked_codes",
     "is_text",
-    "is_within",
     "listed",
     "refuse_parameters",
     "warn",
-    "whole_number",
 ]
 
 MOSTLY_UNKNOWN = 0.5
@@ -65,29 +61,6 @@ def check_sentences(texts: Sequence[str], first: int) -> None:
             raise TextspaceError(f"sentence {number} holds half of a surrogate pair, which is not text: mend it")
 
 
-def whole_number(given: Any, least: int, problem: str) -> int:
-    """The number as an int; where it is no whole one from `least`, a sentence that begins with the problem.
-
-    >>> whole_number(np.int64(3), 1, "cannot sample 3 sentences")
-    3
-    """
-    try:
-        number = index(given)
-    except (TypeError, ValueError, RuntimeError):  # the last of a tensor that is no number
-        number = least - 1
-    if number < least:
-        raise TextspaceError(f"{problem}: give a whole number from {least}")
-    return number
-
-
-def is_within(given: Any, least: float, most: float) -> bool:
-    """Whether this is a number from `least` to `most`."""
-    try:
-        return bool(least <= given <= most)
-    except (TypeError, ValueError, RuntimeError):  # such as text, or several numbers
-        return False
-
-
 @dataclass
 class Troubles:
     """What is wrong with the sentences given, counted to be told once."""
@@ -99,14 +72,13 @@ class Troubles:
     encoder_limit: int | None = None
 
     def count(self, split: EncodedSplit) -> None:
-        unknown_N = np.diff(np.concatenate([[0], (split.tokens == UNKNOWN).cumsum()])[split.offsets])
         counts_N = split.lengths - 2
         self.sentences += len(split)
         self.cut += split.over_long
         self.encoder_cut += split.encoder_cut
         self.encoder_limit = split.encoder_limit or self.encoder_limit
         if not split.has_encoder_tokens:  # a pretrained encoder reads the words that only the decoder does not know
-            self.unknown += int((unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
+            self.unknown += int((split.unknown_N > MOSTLY_UNKNOWN * counts_N).sum())
 
     def warn(self, max_tokens: int | None) -> None:
         of_all = f"of {self.sentences:,} sentences"

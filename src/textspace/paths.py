@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.checks import whole_number
 from textspace.errors import TextspaceError
-from textspace.inputs import whole_number
 
 __all__ = ["Path", "interpolated"]
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from textspace.checks import is_within
 from textspace.data.tables import refuse_tables
 from textspace.distributions import Delta, draw
 from textspace.errors import TextspaceError
-from textspace.inputs import check_sentences, is_within
+from textspace.inputs import check_sentences
 from textspace.lengths import Lengths
 from textspace.noise import Noise, seed_of
 from textspace.progress import track

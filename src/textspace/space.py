@@ -14,13 +14,14 @@ import torch
 from numpy.typing import ArrayLike
 
 from textspace import folder as folders
+from textspace.checks import whole_number
 from textspace.coder import Coder
 from textspace.config import Recipe
 from textspace.encoding import Codes, Parameters, Texts, directions
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.generate import Method
-from textspace.inputs import Troubles, check_sentences, listed, warn, whole_number
+from textspace.inputs import Troubles, check_sentences, listed, warn
 from textspace.marks import marks_in, token_positions
 from textspace.paths import Path as CodePath
 from textspace.paths import interpolated

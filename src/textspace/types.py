@@ -20,12 +20,15 @@ from torch.nn.utils.rnn import pad_sequence
 from textspace.distributions import closed_kl, draw
 from textspace.noise import Noise
 
-__all__ = ["Batch", "Bound", "EndToken", "Estimate", "PaddedCodes", "Pass", "Site", "Term", "Terms", "View"]
+__all__ = ["Batch", "Bound", "EndToken", "Estimate", "PaddedCodes", "Pass", "Settings", "Site", "Term", "Terms", "View"]
 
 EndToken = Literal["included", "dropped", "length"]
 """How a likelihood ends a sentence: the end token is one like any other ("included"); that one term is left out and
 nothing else ("dropped"), which leaves no distribution over sentences; or the end token has no probability, so that the
 words share it all, and the length has a distribution of its own ("length")."""
+
+Settings = dict[str, str | int | float | bool | None]
+"""How a number was come by: samples, seed and the like."""
 
 Bound = Literal["exact", "upper", "lower", "none"]
 """On which side of the truth an estimate lies in expectation; "none" where there is no truth to bound."""
@@ -290,7 +293,7 @@ class Estimate:
     n: int
     bound: Bound
     better: Literal["lower", "higher"] | None
-    settings: dict[str, str | int | float | bool | None]
+    settings: Settings
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from textspace.evaluate.hoyer import average_hoyer, deviations, hoyer, hoyer_error
-from textspace.evaluate.text_metrics import jackknife_error
+from textspace.evaluate.statistics import jackknife_error
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.isotropy import FEWEST_SENTENCES, Isotropy, isotropy_of
-from textspace.evaluate.text_metrics import jackknife_error
+from textspace.evaluate.statistics import jackknife_error
 
 Arrays = list[np.ndarray]
 ONES = ("random", "self_tokens", "self_occurrences", "intra")

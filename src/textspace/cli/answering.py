@@ -115,7 +115,7 @@ def rank(
 def _print(ranked: RankingTable) -> None:
     from textspace.evaluate.measures.ranking import ROWS
     from textspace.evaluate.rankings import MEASURED
-    from textspace.evaluate.text_metrics import plus_minus
+    from textspace.evaluate.statistics import plus_minus
 
     estimates = ranked.estimates("the questions")
     rows = []

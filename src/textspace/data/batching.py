@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from textspace.checks import whole_number
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import END, PAD, START
 from textspace.errors import TextspaceError
-from textspace.inputs import whole_number
 from textspace.types import Batch, View
 
 __all__ = ["Mixing", "Plan", "batch_of", "batches_by_length", "make_batch", "pad", "plan_batches"]

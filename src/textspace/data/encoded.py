@@ -118,6 +118,11 @@ class EncodedSplit:
         return float((self.tokens == UNKNOWN).mean()) if len(self.tokens) else 0.0
 
     @property
+    def unknown_N(self) -> NDArray[np.int64]:
+        """How many tokens of each sentence those are."""
+        return np.diff(np.concatenate([[0], (self.tokens == UNKNOWN).cumsum()])[self.offsets])
+
+    @property
     def encoder_limit(self) -> int | None:
         """The most tokens that a pretrained encoder reads, where a sentence has more; its special ones included."""
         return int(self.encoder_lengths.max()) if self.encoder_cut else None

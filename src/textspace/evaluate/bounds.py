@@ -14,7 +14,7 @@ from torch import Tensor
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import standard_error
-from textspace.types import Bound, EndToken, Estimate
+from textspace.types import Bound, EndToken, Estimate, Settings
 
 __all__ = ["END_WORDS", "Likelihood", "Normalisation", "Weighted", "per_unit", "perplexity"]
 
@@ -30,7 +30,6 @@ END_WORDS: Mapping[EndToken, str] = {
 
 Floats = NDArray[np.float64]
 Normalisation = Literal["word", "token", "character"]
-Settings = dict[str, str | int | float | bool | None]
 
 
 class Weighted(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.text_metrics import BLOCKS
+from textspace.evaluate.statistics import BLOCKS
 
 __all__ = ["FEWEST_SENTENCES", "Cosine", "Isotropy", "Ranked", "isotropy_of"]
 

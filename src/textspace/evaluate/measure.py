@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.noise import seed_of
 from textspace.token_losses import Precision
 from textspace.types import EndToken, Estimate
 
 if TYPE_CHECKING:
-    from textspace.data.encoded import EncodedSplit
     from textspace.space import Space
 
 __all__ = [
     "PERTURBATION",
+    "Cells",
     "CodeKind",
     "Effort",
     "Findings",
@@ -42,6 +43,8 @@ PERTURBATION = 10.0
 """Posterior deviations of a perturbed code [Livne et al. 2020]."""
 
 Floats = NDArray[np.float64]
+Cells = tuple[str | float | None, ...]
+"""A row of a table."""
 Suite = Literal["quick", "standard", "full"]
 CodeKind = Literal["mean", "sample", "perturbed"]
 Need = Literal[
@@ -237,6 +240,10 @@ class Subject:
     def test(self) -> Sentences:
         return self.splits["test"]
 
+    def encoded(self, texts: Sequence[str]) -> EncodedSplit:
+        """Normalised sentences as the space's tokenizer has them."""
+        return EncodedSplit.of(texts, self.space.tokenizer, self.space.recipe.text.max_tokens)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -248,7 +255,7 @@ class Table:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | float | None, ...], ...]
+    rows: tuple[Cells, ...]
     grouped: bool = False
 
 

@@ -22,7 +22,7 @@ from textspace.model import Model
 from textspace.networks import evaluating
 from textspace.noise import Noise
 from textspace.progress import track
-from textspace.types import Batch, Bound, Estimate, Site
+from textspace.types import Batch, Bound, Estimate, Settings, Site
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
@@ -53,7 +53,6 @@ LONGEST = 2**20
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Settings = dict[str, str | int | float | bool | None]
 
 
 # What is reported

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from textspace.data.finding import short_name
 from textspace.evaluate.bounds import Likelihood
-from textspace.evaluate.measure import Findings, Table
+from textspace.evaluate.measure import Cells, Findings, Table
+from textspace.evaluate.statistics import plus_minus
 from textspace.types import Estimate
 
 if TYPE_CHECKING:
@@ -120,8 +121,6 @@ def card_lines(metrics: Mapping[str, Any], split: str) -> list[str]:
 
 def likelihood_by_source(measured: Likelihood, sources: Sequence[str] | None) -> Findings:
     """What a likelihood is on each source: a table, and its numbers under "number/source"."""
-    from textspace.evaluate.text_metrics import plus_minus  # which loads much that training does not need
-
     by_source = rows_by_source(sources)
     if not by_source:
         return Findings()
@@ -131,7 +130,7 @@ def likelihood_by_source(measured: Likelihood, sources: Sequence[str] | None) ->
         columns.pop("elbo_ppl_word", None)
     estimates: dict[str, Estimate] = {}
     per_sentence: dict[str, list[float]] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     for name, rows_N in {**by_source, "all": np.arange(len(measured))}.items():
         of_source = measured.of_rows(rows_N)
         found = of_source.estimates()

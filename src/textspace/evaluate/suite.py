@@ -21,6 +21,7 @@ from textspace.evaluate.registry import measures_named, measures_of, theme_of
 from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
 from textspace.evaluate.subjects import SourcedSubject, folder_of, subject_of
 from textspace.train import checkpoints
+from textspace.types import Settings
 
 __all__ = ["SUITES", "chosen_measures", "evaluate", "fingerprint", "missing", "subject_of"]
 
@@ -218,7 +219,7 @@ def _theme(name: str) -> str:
 
 def _stamped(findings: Findings, subject: Subject) -> Findings:
     """Every number with the seed and the version it was made with."""
-    stamp: dict[str, str | int | float | bool | None] = {"seed": subject.seed, "version": textspace.__version__}
+    stamp: Settings = {"seed": subject.seed, "version": textspace.__version__}
     estimates = {key: replace(each, settings=stamp | each.settings) for key, each in findings.estimates.items()}
     return replace(findings, estimates=estimates)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +14,19 @@ from rapidfuzz.distance import Levenshtein
 from sacrebleu.metrics import BLEU
 
 from textspace.data.encoded import EncodedSplit
-from textspace.data.tokenizers import UNKNOWN, Tokenizer
+from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
-from textspace.evaluate.statistics import BLOCKS, standard_error
+from textspace.evaluate.statistics import Ratio, jackknife_error
 from textspace.progress import track
 
 __all__ = [
-    "BLOCKS",
-    "SAFE_SIDE",
     "Bleu",
     "Nearest",
     "Ngrams",
-    "Ratio",
     "Scores",
     "corpus_bleu",
     "distinct_ngrams",
-    "jackknife_error",
     "nearest_sentences",
-    "plus_minus",
     "score_reconstructions",
     "self_bleu",
     "sentence_bleu",
@@ -45,77 +39,6 @@ __all__ = [
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Words = Sequence[str]
-
-SAFE_SIDE = "rather too large than too small"
-"""What settings say of the errors that `jackknife_error` makes too large."""
-
-
-# Errors, and which sentences
-
-
-class Ratio(NamedTuple):
-    """A ratio of sums over sentences, with its standard error by the delta method."""
-
-    value: float
-    stderr: float | None
-
-    @classmethod
-    def of(cls, above_N: NDArray[Any], below_N: NDArray[Any]) -> Ratio:
-        """
-        >>> Ratio.of(np.array([1, 2]), np.array([2, 4]))
-        Ratio(value=0.5, stderr=0.0)
-        """
-        below = max(float(below_N.sum()), 1e-12)
-        value = float(above_N.sum()) / below
-        error = standard_error(above_N - value * below_N)
-        return cls(value, None if error is None else error * len(below_N) / below)
-
-    def each_sentence(self, above_N: NDArray[Any], below_N: NDArray[Any]) -> NDArray[np.float64]:
-        """Values whose mean is the ratio and that scatter as it does, to first order: for paired differences.
-
-        >>> Ratio.of(above := np.array([1, 3]), below := np.array([2, 4])).each_sentence(above, below).round(3).tolist()
-        [0.556, 0.778]
-        """
-        return self.value + (above_N - self.value * below_N) / max(float(np.mean(below_N)), 1e-12)
-
-
-def plus_minus(value: float, error: float | None) -> str:
-    """A number as tables show it, rounded where its error begins.
-
-    >>> plus_minus(34.5678, 0.2345), plus_minus(254.21, 12.6), plus_minus(0.00836, 0.0013), plus_minus(0.5, None)
-    ('34.57 ± 0.23', '254 ± 13', '0.0084 ± 0.0013', '0.5')
-    """
-    if not error or not math.isfinite(value + error):
-        return f"{value:.4g}"
-    decimals = min(max(1 - math.floor(math.log10(error)), 0), 4)
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
-
-
-def jackknife_error(statistic: Callable[[Rows], float], count: int, blocks: int = BLOCKS) -> float | None:
-    """Standard error of a statistic of `count` sentences that is no mean over them.
-
-    The sentences are dealt out to blocks of equal size, the statistic is taken without each block in turn, and its
-    spread gives the error [Efron and Tibshirani 1993, chapter 11]. That a statistic grows or falls with the number of
-    sentences does no harm: all leave out equally many (or one more). No random numbers are needed.
-    None for one sentence, and where too few are left for the statistic.
-
-    It errs on the safe side where a statistic is near an end of its range, or near where it has no slope: 1.2 to 1.8
-    times too large for distances of classes that do not differ, and for shares of distinct n-grams.
-
-    Args:
-        statistic: a function of the rows that are kept, which refuses too few of them.
-        count: of sentences.
-        blocks: at most so many; as many as sentences is the plain jackknife.
-    """
-    blocks = min(blocks, count)
-    if blocks < 2:
-        return None
-    rows_N = np.arange(count)
-    try:
-        values_G = np.array([statistic(rows_N[rows_N % blocks != block]) for block in range(blocks)])
-    except TextspaceError:
-        return None
-    return float(math.sqrt((blocks - 1) * values_G.var()))
 
 
 # Against an original
@@ -349,5 +272,4 @@ def written(split: EncodedSplit, tokenizer: Tokenizer) -> list[str]:
 
 def unknown_share(split: EncodedSplit) -> Ratio:
     """Share of the tokens that are unknown; start and end do not count."""
-    unknown_N = np.diff(np.concatenate([[0], (split.tokens == UNKNOWN).cumsum()])[split.offsets])
-    return Ratio.of(unknown_N, split.lengths - 2)
+    return Ratio.of(split.unknown_N, split.lengths - 2)

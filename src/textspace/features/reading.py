@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.checks import whole_number
 from textspace.data.cells import label_of
 from textspace.errors import TextspaceError
 from textspace.evaluate.posterior import ACTIVE_ABOVE
@@ -18,10 +19,10 @@ from textspace.features.labels import SHUFFLES, association
 from textspace.features.results import Association, Dimension, Example, Features, Side, SideName, State
 from textspace.features.switching import switched
 from textspace.features.words import FEWEST, PRIOR_WORDS, WordCounts
-from textspace.inputs import check_sentences, listed, whole_number
+from textspace.inputs import check_sentences, listed
 from textspace.noise import seed_of
 from textspace.progress import track
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 if TYPE_CHECKING:
     from textspace.space import Space
@@ -94,7 +95,7 @@ def read_features(
     asked = kept[:PROBES] if probes is None else [space.normalise(text) for text in _checked(probes)]
     with told_before(probes is None):
         shown, dimensions = switched(reader, alone, asked, show_progress)
-    settings: dict[str, str | int | float | bool | None] = {
+    settings: Settings = {
         "seed": seed,
         "shuffles": SHUFFLES if classes else None,
         "prior_words": PRIOR_WORDS,

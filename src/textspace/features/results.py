@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = ["Association", "Dimension", "Effect", "Example", "Features", "Probe", "Side", "SideName", "State", "Word"]
 
@@ -170,7 +170,7 @@ class Features:
     probes: tuple[Probe, ...]
     on_per_sentence: Estimate | None
     notes: tuple[str, ...]
-    settings: dict[str, str | int | float | bool | None]
+    settings: Settings
 
     def in_state(self, state: State) -> list[int]:
         """The dimensions that are dead, always on, or vary."""

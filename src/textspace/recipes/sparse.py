@@ -11,14 +11,14 @@ is printed.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from textspace.checks import is_within
 from textspace.config import BetaGatedPrior, ElboObjective, Recipe, SpikeAndSlabPrior
 from textspace.errors import TextspaceError
-from textspace.inputs import is_within
 from textspace.recipes.base import VAE, derived
 
-__all__ = ["RECIPES", "with_sparsity"]
+__all__ = ["RECIPES", "Asked", "asked_share", "with_sparsity"]
 
 SMALLEST = 0.01
 """Of alpha and beta of a prior."""
@@ -167,3 +167,22 @@ def _dialled(recipe: Recipe, share: float) -> dict[str, Any]:
     if isinstance(recipe.objective, ElboObjective) and recipe.objective.gate_share is not None:
         changes["objective.gate_share.off"] = share
     return changes
+
+
+class Asked(NamedTuple):
+    """The share of dimensions that a recipe wants off, and where it says so."""
+
+    off: float
+    where: str
+
+
+def asked_share(recipe: Recipe) -> Asked | None:
+    """None for a recipe that wants nothing of the kind."""
+    match recipe.prior, recipe.objective:
+        case BetaGatedPrior(alpha=alpha, beta=beta), _:
+            return Asked(alpha / (alpha + beta), f"the prior Beta({alpha:g}, {beta:g}) of gates")
+        case SpikeAndSlabPrior(off=off), _:
+            return Asked(off, "the spike-and-slab prior")
+        case _, ElboObjective(gate_share=share) if share is not None:
+            return Asked(share.off, "the price on the share of gates")
+    return None

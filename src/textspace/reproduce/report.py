@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.statistics import standard_error
-from textspace.evaluate.text_metrics import Ratio
+from textspace.evaluate.statistics import Ratio, standard_error
 from textspace.reproduce.reading import check_results
 from textspace.reproduce.table import Column, Row, Table, run_name
 

@@ -28,13 +28,13 @@ from textspace.encoding import OFF
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import earlier_validations, examine
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measures.sparsity import asked_share
 from textspace.evaluate.sources import estimates_by_source, source_names
 from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.pretrained import EncoderFiles
 from textspace.recipes import recipe as recipe_named
+from textspace.recipes.sparse import asked_share
 from textspace.token_codes import TokenCodes
 from textspace.train import checkpoints
 from textspace.train.beginning import Beginning, Noted, check_free

@@ -17,7 +17,7 @@ from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures import class_gates as module
 from textspace.evaluate.measures.class_gates import class_gates, class_vectors, distances, mantel, shuffled_labels
 from textspace.evaluate.measures.corpus_statistics import mean_off_diagonal, pairwise_kl
-from textspace.evaluate.text_metrics import jackknife_error
+from textspace.evaluate.statistics import jackknife_error
 from textspace.space import Space
 
 

@@ -31,7 +31,8 @@ from textspace.evaluate.measures.pairwise import (
     partners,
     random_pairs,
 )
-from textspace.evaluate.text_metrics import plus_minus, word_edit_distance
+from textspace.evaluate.statistics import plus_minus
+from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.noise import Noise
 
 # Pairs

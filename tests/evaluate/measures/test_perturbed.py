@@ -18,7 +18,8 @@ from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import PERTURBATION, Effort, Findings
 from textspace.evaluate.measures.perturbed import MEASURES, _Numbers, _similarity, overfitting, reconstruction_by_code
 from textspace.evaluate.measures.reconstruction import originals_of
-from textspace.evaluate.text_metrics import plus_minus, sentence_bleu
+from textspace.evaluate.statistics import plus_minus
+from textspace.evaluate.text_metrics import sentence_bleu
 from textspace.recipes import RECIPES
 from textspace.space import Space
 

@@ -14,7 +14,7 @@ from textspace.data.tokenizers import END, FIRST_PREDICTED
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings
 from textspace.evaluate.measures import language_models
-from textspace.evaluate.measures.language_models import encoded, language_model_of_text
+from textspace.evaluate.measures.language_models import language_model_of_text
 from textspace.evaluate.measures.samples import sample_language_model
 from textspace.evaluate.measures.sampling import MEASURES, REAL, WAYS, sampling_ways
 from textspace.evaluate.text_metrics import distinct_ngrams
@@ -92,7 +92,7 @@ def test_numbers_are_those_of_what_the_space_samples(tiny: Prepared) -> None:
     for key, texts in direct.items():
         assert found.estimates[f"length_{key}"].value == np.mean([len(text.split()) for text in texts])
         assert found.estimates[f"distinct2_{key}"].value == distinct_ngrams([t.split() for t in texts], 2).share
-        judged = likelihood(model, encoded(subject, texts)).estimates()["nll_ppl_word"]
+        judged = likelihood(model, subject.encoded(texts)).estimates()["nll_ppl_word"]
         assert found.estimates[f"perplexity_{key}"].value == pytest.approx(judged.value)
         assert found.estimates[f"perplexity_{key}"].stderr == pytest.approx(judged.stderr)
     assert len({found.estimates[f"perplexity_{key}"].value for key in KEYS}) == len(KEYS)

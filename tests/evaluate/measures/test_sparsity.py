@@ -13,8 +13,9 @@ from small_subjects import gated, subject_on, untrained
 from textspace.errors import TextspaceError
 from textspace.evaluate.hoyer import average_hoyer, hoyer_error
 from textspace.evaluate.measure import Findings, Subject
-from textspace.evaluate.measures.sparsity import Asked, asked_share, sparse_codes, sparsity
+from textspace.evaluate.measures.sparsity import sparse_codes, sparsity
 from textspace.recipes import RECIPES
+from textspace.recipes.sparse import Asked, asked_share
 from textspace.space import Space
 
 TEXTS = tiny_sentences(200)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.corpus_statistics import class_counts, mean_off_diagonal, pairwise_kl, word_counts
-from textspace.evaluate.text_metrics import SAFE_SIDE, jackknife_error, plus_minus
+from textspace.evaluate.statistics import SAFE_SIDE, jackknife_error, plus_minus
 from textspace.noise import seed_of
 from textspace.progress import track
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = ["MEASURES", "Relation", "Shuffled", "class_gates", "class_vectors", "distances", "mantel", "shuffled_labels"]
 
@@ -34,7 +34,6 @@ SHOWN = 32
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Settings = dict[str, str | int | float | bool | None]
 
 
 # The mathematics, on arrays

@@ -23,7 +23,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Sentences, Subject
 from textspace.networks import perceptron
 from textspace.noise import seed_of
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = [
     "AveragedClassifier",
@@ -48,7 +48,6 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Settings = dict[str, str | int | float | bool | None]
 
 PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
 """Inverse penalties C among which a linear classifier chooses."""

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.measure import Findings, Measure, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Subject, Table
 from textspace.evaluate.measures.classifiers import (
     Settings,
     accuracy,
@@ -115,7 +115,7 @@ def clusters(subject: Subject) -> Findings:
     many = max(MANY_COMPONENTS, 2 * len(classes))
     estimates: dict[str, Estimate] = {}
     by_sentence: dict[str, list[float]] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     rules = [("one_to_one", len(classes)), ("most_probable", many)]
     for rule, components in track(rules, "clustering", subject.show_progress, len(rules)):
         if components > len(train_NZ):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from textspace.data.tokenizers import SPECIALS, UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.measures.language_models import LanguageModel, encoded, language_model_of_text
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measures.language_models import LanguageModel, language_model_of_text
 from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
 from textspace.evaluate.measures.reconstruction import greedy_method
 from textspace.evaluate.measures.samples import Numbers
@@ -46,7 +46,6 @@ runs of letters, in lower case."""
 Floats = NDArray[np.float64]
 Matrices = Sequence[NDArray[Any]]
 Rows = Iterable[int] | NDArray[np.int64]
-Cells = tuple[str | float | None, ...]
 
 
 # Well-formed
@@ -182,7 +181,7 @@ class _Judge:
         model, learnt_from = self.language_model
         ids = self.subject.space.tokenizer.encode(list(texts))
         broken = [broken_rules(text, each, self.most_tokens, self.seen) for text, each in zip(texts, ids, strict=True)]
-        split = encoded(self.subject, texts)
+        split = self.subject.encoded(texts)
         told = likelihood(model, split, progress=self.subject.show_progress).estimates()["nll_ppl_word"]
         under = f"under a language model of {learnt_from:,} training sentences"
         numbers = self.numbers
@@ -273,7 +272,7 @@ def completeness(subject: Subject) -> Findings:
     if count < 2:
         raise TextspaceError(f"points lie between two sentences, and there is {count}")
     texts = [subject.test.texts[row] for row in spread_rows(len(subject.test), count)]
-    split = encoded(subject, texts)
+    split = subject.encoded(texts)
     method = greedy_method(split)
     partner_N = partners(count, 1, np.random.default_rng(seed_of(subject.seed, "other sentences")))[0]
     numbers = Numbers(subject, sentences=count, decoding="greedy", most_tokens=method.max_tokens)

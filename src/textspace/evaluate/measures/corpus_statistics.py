@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
-from textspace.evaluate.text_metrics import SAFE_SIDE, jackknife_error
+from textspace.evaluate.statistics import SAFE_SIDE, jackknife_error
 from textspace.noise import seed_of
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = [
     "MEASURES",
@@ -108,7 +108,7 @@ def class_statistics(subject: Subject) -> Findings:
     shuffles = max(2, subject.effort.repeats)
     shuffled = [_mean_kl(counts_NV, random.permutation(label_N), len(names)) for _ in range(shuffles)]
 
-    settings: dict[str, str | int | float | bool | None] = {
+    settings: Settings = {
         "split": read.name,
         "classes": len(names),
         "vocabulary": int(counts_NV.shape[1]),

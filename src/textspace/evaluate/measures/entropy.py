@@ -8,18 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.evaluate.measure import Findings, Measure, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Subject, Table
 from textspace.evaluate.measures.geometry import code_kinds, distinct_rows
 from textspace.evaluate.measures.pairwise import nearest, ratio_of_nearest
-from textspace.evaluate.text_metrics import plus_minus
+from textspace.evaluate.statistics import plus_minus
 from textspace.noise import seed_of
 from textspace.progress import track
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = ["MEASURES", "Entropy", "code_entropy", "nearest_neighbour_entropy"]
 
 Floats = NDArray[np.float64]
-Settings = dict[str, str | int | float | bool | None]
 
 
 class Entropy(NamedTuple):
@@ -62,7 +61,7 @@ def code_entropy(subject: Subject) -> Findings:
     repeats = max(2, subject.effort.repeats)
     exact = dims / 2 * math.log(2 * math.pi * math.e)
     estimates: dict[str, Estimate] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     for kind, codes_NZ in reversed(code_kinds(test).items()):
         # Equal sentences have equal means, but for rounding that would count as a distance.
         codes_NZ = codes_NZ[distinct_rows(test)] if kind == "means" else codes_NZ

@@ -13,12 +13,12 @@ from textspace.data.english import english
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, given_beforehand
-from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.classifiers import one_thread
 from textspace.evaluate.statistics import ROUNDING, spread_rows, standard_error
 from textspace.noise import seed_of
 from textspace.progress import track
-from textspace.types import Bound, Estimate
+from textspace.types import Bound, Estimate, Settings
 
 __all__ = ["MEASURES", "Reading", "distance_to_truth", "factors", "read_factor"]
 
@@ -35,7 +35,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Strings = NDArray[np.str_]
-Settings = dict[str, str | int | float | bool | None]
 
 
 # Factors
@@ -145,7 +144,7 @@ def factors(subject: Subject) -> Findings:
         if len(right_N) == len(test):
             found.per_sentence[key] = right_N.tolist()
 
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     for name, reading in readings.items():
         majority = f"test accuracy 0-1 (majority {reading.majority:.3f})"
         more: Settings = {"majority": reading.majority, "dimension": reading.dimension}

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from textspace.data.batching import batches_by_length, make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
 from textspace.encoders import PretrainedEncoder
-from textspace.evaluate.measure import Findings, Measure, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Subject, Table
 from textspace.evaluate.measures.classification_tasks import Form, Prepared, outer_folds, prepared_tasks
 from textspace.evaluate.measures.classifiers import Settings, accuracy, majority_correct, random_state
 from textspace.evaluate.measures.sentence_encoders import (
@@ -34,7 +34,6 @@ __all__ = ["MEASURES", "FineTuned", "Inputs", "Training", "fine_tune", "fine_tun
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Cells = tuple[str | float | None, ...]
 
 DEV_SHARE = 0.1
 """Of the training data, for dev where a task has no validation set."""

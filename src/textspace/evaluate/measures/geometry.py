@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from textspace.data.batching import batches_by_length, make_batch
 from textspace.errors import TextspaceError
 from textspace.evaluate.code_statistics import Mean
-from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.pairwise import (
     code_distances,
     error_of_mean,
@@ -26,11 +26,11 @@ from textspace.evaluate.measures.pairwise import (
     random_pairs,
     ratio_of_nearest,
 )
-from textspace.evaluate.statistics import spread_rows
-from textspace.evaluate.text_metrics import Ratio, plus_minus, word_edit_distance
+from textspace.evaluate.statistics import Ratio, plus_minus, spread_rows
+from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.noise import Noise, seed_of
 from textspace.progress import track
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
@@ -64,7 +64,6 @@ LOGITS_AT_ONCE = 2**26
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Settings = dict[str, str | int | float | bool | None]
 
 
 # Overlap
@@ -257,7 +256,7 @@ def code_overlap(subject: Subject) -> Findings:
     }
     estimates: dict[str, Estimate] = {}
     pictures: dict[str, Picture] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     # The own value that a pair's is held against: of the same sentence for p, of the same code for q.
     for key, symbol, values_SN, own_KN, holder in (
         ("p", "log p(x_i | z_j)", log_p_SN, np.broadcast_to(log_p_SN[0], partners_KN.shape), "sentence"),
@@ -313,9 +312,7 @@ def _in_deviations(test: Sentences, rows_N: Integers, partners_KN: Integers, set
     deviation_N = np.linalg.norm(test.deviations_NZ[rows_N], axis=1)
     random_KN = code_distances(means_NZ, pairs_of(partners_KN)).reshape(partners_KN.shape)
     found = {}
-    rows: list[tuple[str | float | None, ...]] = [
-        ("length of a posterior's deviation", plus_minus(*Mean.of(deviation_N)), None)
-    ]
+    rows: list[Cells] = [("length of a posterior's deviation", plus_minus(*Mean.of(deviation_N)), None)]
     jackknife: Settings = {"error": "standard error over sentences, jackknife" if len(rows_N) > 2 else None}
     for key, which, ratio_to, error in (
         ("nearest_mean", "the nearest other mean", partial(ratio_of_nearest, *nearest(means_NZ, 2)), jackknife),

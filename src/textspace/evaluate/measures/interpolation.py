@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.statistics import standard_error
 from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.generate import Greedy, Method, Sampling
 from textspace.noise import seed_of
 from textspace.paths import interpolated
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = ["MEASURES", "Smoothness", "interpolations", "smoothness"]
 
@@ -144,7 +144,7 @@ def _paths(subject: Subject, kind: _Kind) -> Findings:
     paths = [texts[start : start + points] for start in range(0, len(texts), points)]
     words = [[text.split() for text in path] for path in paths]
     found = [smoothness(path) for path in words]
-    sentences: list[tuple[str | float | None, ...]] = []
+    sentences: list[Cells] = []
     for number, path in enumerate(paths[:SHOWN], 1):
         if kind.sentences is not None:
             sentences.append((number, "ends", " → ".join(kind.sentences[number - 1])))
@@ -177,7 +177,7 @@ def _estimates(subject: Subject, kind: _Kind, found: list[Smoothness]) -> dict[s
         known_N = np.array([value for value in values if value is not None], np.float64)
         if not len(known_N):
             continue
-        settings: dict[str, str | int | float | bool | None] = {
+        settings: Settings = {
             "paths": len(known_N),
             "without_number": len(found) - len(known_N),
             "points": kind.points,

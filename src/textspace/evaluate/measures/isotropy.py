@@ -17,12 +17,11 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.function_words import function_word_ids
 from textspace.evaluate.isotropy import FEWEST_SENTENCES, Cosine, Isotropy, isotropy_of
 from textspace.evaluate.layers import layers_of
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.tasks import best_spelling, read_pairs
-from textspace.evaluate.statistics import spread_rows
-from textspace.evaluate.text_metrics import BLOCKS, plus_minus
+from textspace.evaluate.statistics import BLOCKS, plus_minus, spread_rows
 from textspace.noise import seed_of
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 if TYPE_CHECKING:
     from textspace.space import Space
@@ -31,9 +30,6 @@ __all__ = ["MEASURES", "MOST_CONTEXTUAL", "isotropy"]
 
 MOST_CONTEXTUAL = 50
 """Tokens of the lowest self-similarity that are shown, and among which function words are counted."""
-
-Cells = tuple[str | float | None, ...]
-Settings = dict[str, str | int | float | bool | None]
 
 
 class _Number(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.hoyer import deviations
 from textspace.evaluate.likelihood import batches_of
-from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.classifiers import (
     Ints,
     Labelled,
@@ -26,8 +26,8 @@ from textspace.evaluate.measures.classifiers import (
 )
 from textspace.evaluate.measures.reconstruction import OVER_SENTENCES, Originals, greedy_method, originals_of, shown
 from textspace.evaluate.measures.sparsity import sparse_codes
-from textspace.evaluate.statistics import spread_rows
-from textspace.evaluate.text_metrics import BLOCKS, Ratio, corpus_bleu
+from textspace.evaluate.statistics import BLOCKS, Ratio, spread_rows
+from textspace.evaluate.text_metrics import corpus_bleu
 from textspace.model import Model
 from textspace.noise import Noise, seed_of
 from textspace.types import Estimate
@@ -126,7 +126,7 @@ def kept_dimensions(subject: Subject) -> Findings:
     originals = originals_of(replace(subject, effort=effort))
     probe = _Probe(subject) if _has_classes(subject) else None
     estimates: dict[str, Estimate] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     for kind in kinds:
         found = _rebuilt(subject, originals, kind)
         if probe is not None:

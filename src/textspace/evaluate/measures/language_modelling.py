@@ -16,10 +16,10 @@ from textspace.evaluate.doctor import known_numbers
 from textspace.evaluate.examination import Examination, earlier_validations, epochs_of, examine, validations
 from textspace.evaluate.likelihood import Likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.measures.sparsity import asked_share
 from textspace.evaluate.posterior import ACTIVE_ABOVE
 from textspace.evaluate.sources import with_sources
 from textspace.evaluate.subjects import folder_of
+from textspace.recipes.sparse import asked_share
 from textspace.types import EndToken, Estimate
 
 __all__ = [
@@ -132,6 +132,7 @@ def posterior(subject: Subject) -> Findings:
         subject.test.split,
         space.recipe,
         seed=subject.seed,
+        scored=subject.test.likelihood(0, progress=subject.show_progress),
         history=earlier_validations(history, space.metrics),
         epochs=epochs_of(history),
         progress=subject.show_progress,

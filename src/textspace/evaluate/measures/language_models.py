@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.statistics import spread_rows
 from textspace.model import Model
@@ -17,7 +16,7 @@ from textspace.recipes import RECIPES
 from textspace.train.loop import Interrupted, Trainer
 from textspace.train.processes import Processes
 
-__all__ = ["LanguageModel", "encoded", "language_model_of_text", "train_language_model"]
+__all__ = ["LanguageModel", "language_model_of_text", "train_language_model"]
 
 MOST_TRAINING = 50_000
 """Sentences that a language model learns from at most."""
@@ -33,11 +32,6 @@ STEPS_BETWEEN = 25
 
 HELD_OUT = 10
 """Every so-manieth sentence of a language model's text selects its weights instead of being learnt from."""
-
-
-def encoded(subject: Subject, texts: Sequence[str]) -> EncodedSplit:
-    """Sentences as the space's tokenizer has them."""
-    return EncodedSplit.of(texts, subject.space.tokenizer, subject.space.recipe.text.max_tokens)
 
 
 class LanguageModel(NamedTuple):
@@ -84,8 +78,8 @@ def train_language_model(texts: Sequence[str], subject: Subject, purpose: str) -
         trainer = Trainer(
             recipe,
             model,
-            encoded(subject, learnt * often),
-            encoded(subject, selecting),
+            subject.encoded(learnt * often),
+            subject.encoded(selecting),
             Path(folder),
             processes=Processes(str(space.device)),
             silent=not subject.show_progress,

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from textspace.data.batching import batches_by_length, make_batch
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject
 from textspace.evaluate.measures.reconstruction import OVER_SENTENCES
-from textspace.evaluate.statistics import spread_rows
-from textspace.evaluate.text_metrics import Ratio
+from textspace.evaluate.statistics import Ratio, spread_rows
 from textspace.networks import evaluating
 from textspace.types import Estimate
 

@@ -11,11 +11,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from torch.distributions import Normal
 
-from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.aggregated import AggregatedPosterior, nearest_bound
 from textspace.evaluate.bounds import Floats, Likelihood, Weighted
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.melbo import STEADY_FROM, Melbo, SizeCurve
 from textspace.evaluate.statistics import spread_rows
 from textspace.types import EndToken, Estimate
@@ -111,7 +110,7 @@ def _proposals(subject: Subject, prior: AggregatedPosterior | None) -> tuple[_Pr
     source = subject.splits.get("valid", subject.test)
     half = len(source) if source is not subject.test else (len(source) + 1) // 2
     texts = [source.texts[int(row)] for row in spread_rows(len(source), min(TUNED_ON, half))]
-    split = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
+    split = subject.encoded(texts)
     own: dict[float | None, float] = {}
     mixed: dict[float | None, float] = {}
     for scale in SCALES:
@@ -264,7 +263,7 @@ def _table(estimates: Mapping[str, Estimate]) -> Table:
     units = {"": "nats a sentence", "_ppl_word": "PPL a word"}
     ends = {"": "without end token", "_with_end": "with end token"}
     kinds = [(unit + end, f"{units[unit]}, {ends[end]}") for end in POLICIES.values() for unit in units]
-    rows: list[tuple[str | float | None, ...]] = [
+    rows: list[Cells] = [
         (name, *(estimates[key + kind].value for kind, _ in kinds)) for key, name in names.items() if key in estimates
     ]
     return Table(f"Upper bounds side by side. {WHY}", ("", *(title for _, title in kinds)), tuple(rows))

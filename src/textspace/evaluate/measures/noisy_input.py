@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.reconstruction import OVER_SENTENCES, mean_shown, originals_of, shown
 from textspace.evaluate.statistics import standard_error
 from textspace.noise import seed_of
-from textspace.types import Bound, Estimate
+from textspace.types import Bound, Estimate, Settings
 
 __all__ = ["MEASURES", "SWAPS", "shuffled_input", "swap_words", "word_swaps"]
 
 Floats = NDArray[np.float64]
-Settings = dict[str, str | int | float | bool | None]
 
 SWAPS = 4
 """The most swaps of two words [Li et al. 2019, table 6]."""
@@ -54,18 +53,25 @@ def word_swaps(subject: Subject) -> Findings:
     The sentence to say is the original; only the encoder's input changes, and the noise of the posterior sample is
     the same for every k.
     """
-    split = subject.test.split
+    effort, split = subject.effort, subject.test.split
     originals = [split.text(row).split() for row in range(len(split))]
     swapped = [swap_words(words, SWAPS, _random(subject, "word swaps", row)) for row, words in enumerate(originals)]
     estimates: dict[str, Estimate] = {}
     per_sentence: dict[str, list[float]] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     plain_N = np.zeros(0)
     for swaps in range(SWAPS + 1):
-        read = _reordered(subject, [each[swaps - 1] for each in swapped]) if swaps else None
-        measured = likelihood(
-            subject.space.model, split, seed=subject.seed, encoder_split=read, progress=subject.show_progress
-        )
+        if swaps:
+            measured = likelihood(
+                subject.space.model,
+                split,
+                seed=subject.seed,
+                encoder_split=_reordered(subject, [each[swaps - 1] for each in swapped]),
+                precision=effort.precision,
+                progress=subject.show_progress,
+            )
+        else:
+            measured = subject.test.likelihood(0, progress=subject.show_progress)
         loss_N = measured.reconstruction_N
         plain_N = loss_N if not swaps else plain_N
         settings: Settings = {"seed": subject.seed, "swaps": swaps, "samples": 1, "error": OVER_SENTENCES}
@@ -112,15 +118,18 @@ def shuffled_input(subject: Subject) -> Findings:
     words = [split.text(row).split() for row in range(len(split))]
 
     def measured(read: EncodedSplit | None) -> tuple[str, Floats]:
-        found = likelihood(
-            subject.space.model,
-            split,
-            samples=effort.importance_samples,
-            seed=subject.seed,
-            encoder_split=read,
-            precision=effort.precision,
-            progress=subject.show_progress,
-        )
+        if read is None and len(split) == len(subject.test):  # which other measures score, too
+            found = subject.test.likelihood(effort.importance_samples, progress=subject.show_progress)
+        else:
+            found = likelihood(
+                subject.space.model,
+                split,
+                samples=effort.importance_samples,
+                seed=subject.seed,
+                encoder_split=read,
+                precision=effort.precision,
+                progress=subject.show_progress,
+            )
         if found.nll_N is None:
             raise AssertionError("samples were asked for")
         return found.estimates()["nll"].name, found.nll_N

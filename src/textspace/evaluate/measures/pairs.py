@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.measure import Findings, Measure, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Subject, Table
 from textspace.evaluate.measures.classifiers import Settings, one_thread
 from textspace.evaluate.measures.sentence_encoders import SentenceEncoder, TaskCodes, encoders_of, put
 from textspace.evaluate.measures.tasks import Pairs, Screen, folder_of, read_pairs
@@ -180,7 +180,7 @@ class _Found:
         self.seed = seed_of(subject.seed, "sentence pairs")
         self.subject_seed = subject.seed
         self.estimates: dict[str, Estimate] = {}
-        self.rows: list[tuple[str | float | None, ...]] = []
+        self.rows: list[Cells] = []
 
     def both(self, a_N: Floats, b_N: Floats) -> dict[Kind, Correlation]:
         return {kind: correlation(a_N, b_N, kind, self.seed) for kind in KINDS}

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.evaluate.statistics import ROUNDING
-from textspace.evaluate.text_metrics import Ratio
+from textspace.evaluate.statistics import ROUNDING, Ratio
 
 __all__ = [
     "Correlation",

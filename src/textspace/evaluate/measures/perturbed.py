@@ -14,11 +14,20 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import END, SPECIALS
 from textspace.evaluate.bounds import per_unit
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import PERTURBATION, CodeKind, Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measure import (
+    PERTURBATION,
+    Cells,
+    CodeKind,
+    Findings,
+    Measure,
+    Picture,
+    Sentences,
+    Subject,
+    Table,
+)
 from textspace.evaluate.measures.pairwise import error_of_mean
 from textspace.evaluate.measures.reconstruction import (
     OVER_SENTENCES,
@@ -28,24 +37,15 @@ from textspace.evaluate.measures.reconstruction import (
     originals_of,
     shown,
 )
-from textspace.evaluate.statistics import spread_rows, standard_error
-from textspace.evaluate.text_metrics import (
-    BLOCKS,
-    Ratio,
-    corpus_bleu,
-    plus_minus,
-    sentence_bleu,
-    word_edit_distance,
-    written,
-)
+from textspace.evaluate.statistics import BLOCKS, Ratio, plus_minus, spread_rows, standard_error
+from textspace.evaluate.text_metrics import corpus_bleu, sentence_bleu, word_edit_distance, written
 from textspace.noise import seed_of
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = ["MEASURES", "overfitting", "reconstruction_by_code"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Settings = dict[str, str | int | float | bool | None]
 
 _KINDS = {
     "mean": "posterior means",
@@ -154,7 +154,7 @@ def reconstruction_by_code(subject: Subject) -> Findings:
         "error": OVER_SENTENCES,
     }
     numbers = _Numbers(settings)
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     against = {kind: _Compared.of(texts, originals.texts) for kind, texts in made.items()}
     for kind, texts in made.items():
         numbers.bleu1(kind, f"greedy decoding from {_KINDS[kind]}", texts, originals.texts)
@@ -213,7 +213,7 @@ def _similarity(subject: Subject, numbers: _Numbers, originals: Originals, made:
         kinds["other"] = "the sampled reconstruction of the next sentence (the least)", others
     row_N = np.arange(len(texts))
     pairs_N2 = np.stack([np.roll(row_N, -1), row_N], axis=1)
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     for key, (words, candidates) in kinds.items():
         found = _Compared.of(candidates, made["sample"])
         equal_N = (found.edits_N == 0).astype(np.float64)
@@ -245,7 +245,7 @@ def _by_length(subject: Subject, numbers: _Numbers, originals: Originals, made: 
     losses = _Numbers(scored.settings | {"samples": 1, "error": OVER_SENTENCES})
     losses.ratio("nats_per_token", name, scored.reconstruction_N, tokens_N, False)
     decoded = bands_of(text.split() for text in originals.texts)
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     series: dict[str, list[float]] = {}
     nats: list[float] = []
     lengths: list[float] = []
@@ -294,6 +294,14 @@ def overfitting(subject: Subject) -> Findings:
     space, train, test = subject.space, subject.splits["train"], subject.test
     rows_N = spread_rows(len(train), len(test))
     sets = {"train": [train.texts[row] for row in rows_N], "test": test.texts}
+    learnt = likelihood(
+        space.model,
+        subject.encoded(sets["train"]),
+        seed=subject.seed,
+        precision=subject.effort.precision,
+        progress=subject.show_progress,
+    )
+    scored = {"train": learnt, "test": test.likelihood(0, progress=subject.show_progress)}
     tested = set(test.texts)
     seen = {text for text in train.all_texts() if text in tested}
     settings: Settings = {
@@ -304,16 +312,14 @@ def overfitting(subject: Subject) -> Findings:
         "share_of_test_in_training": float(np.mean([text in seen for text in test.texts])),
     }
     estimates: dict[str, Estimate] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     for key, texts in sets.items():
         what = f"{len(texts):,} {'training' if key == 'train' else 'test'} sentences"
-        split = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
-        scored = likelihood(space.model, split, seed=subject.seed, progress=subject.show_progress)
         name = f"reconstruction, -E_q log p(x|z), nats per token (end counted), one posterior sample, {what}"
-        counts_N = scored.counts_N["token"]
-        estimates[f"nats_per_token_{key}"] = per_unit(name, scored.reconstruction_N, counts_N, "none", settings)
+        nats_N, counts_N = scored[key].reconstruction_N, scored[key].counts_N["token"]
+        estimates[f"nats_per_token_{key}"] = per_unit(name, nats_N, counts_N, "none", settings)
         few = spread_rows(len(texts), subject.effort.decoded)
-        some = EncodedSplit.of([texts[row] for row in few], space.tokenizer, space.recipe.text.max_tokens)
+        some = subject.encoded([texts[row] for row in few])
         made = subject.test.coder.reconstruct(
             [texts[row] for row in few], method=greedy_method(some), show_progress=subject.show_progress
         )

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import PERTURBATION, CodeKind, Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measure import PERTURBATION, Cells, CodeKind, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.sources import rows_by_source
-from textspace.evaluate.statistics import spread_rows, standard_error
-from textspace.evaluate.text_metrics import BLOCKS, Ratio, Scores, plus_minus, score_reconstructions, written
+from textspace.evaluate.statistics import BLOCKS, Ratio, plus_minus, spread_rows, standard_error
+from textspace.evaluate.text_metrics import Scores, score_reconstructions, written
 from textspace.generate import Beam, Greedy, Method
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = [
     "MEASURES",
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Settings = dict[str, str | int | float | bool | None]
 Code = Literal["mean", "sample"]
 
 BIN_ENDS = (5, 10, 15, 20, 30, 50, 100)
@@ -61,7 +60,7 @@ def originals_of(subject: Subject) -> Originals:
     space = subject.space
     rows_N = spread_rows(len(subject.test), subject.effort.decoded)
     texts = [subject.test.texts[row] for row in rows_N]
-    split = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
+    split = subject.encoded(texts)
     return Originals(rows_N, split, written(split, space.tokenizer))
 
 
@@ -149,7 +148,7 @@ def _by_source(subject: Subject, originals: Originals, made: list[str]) -> dict[
     """The same of each source, where there are several."""
     sources = subject.test.sources
     by_source = rows_by_source(None if sources is None else [sources[row] for row in originals.rows_N])
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     for name, rows_N in by_source.items():
         scores = score_reconstructions([made[row] for row in rows_N], [originals.texts[row] for row in rows_N])
         bleus = [plus_minus(bleu.score, bleu.stderr) for bleu in (scores.bleu4, scores.bleu1)]
@@ -206,7 +205,7 @@ def reconstruction_variants(subject: Subject) -> Findings:
     originals = originals_of(subject)
     estimates: dict[str, Estimate] = {}
     per_sentence: dict[str, list[float]] = {}
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     greedy: dict[_Way, list[str]] = {}
     for way in _WAYS:
         made = way.made(subject, originals)
@@ -229,8 +228,8 @@ def _by_length(
     made: dict[_Way, list[str]], originals: list[str], loss_N: Floats, counts_N: NDArray[np.int64]
 ) -> Findings:
     """Scores and losses in bins of sentence length."""
-    rows: list[tuple[str | float | None, ...]] = []
-    losses: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
+    losses: list[Cells] = []
     lengths: list[float] = []
     series: dict[str, list[float]] = {}
     for label, at in bands_of(text.split() for text in originals).items():

@@ -11,28 +11,17 @@ from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.language_models import (
     UNITS,
-    encoded,
     language_model_of_text,
     train_language_model,
 )
-from textspace.evaluate.statistics import spread_rows, standard_error
-from textspace.evaluate.text_metrics import (
-    SAFE_SIDE,
-    Ratio,
-    distinct_ngrams,
-    jackknife_error,
-    nearest_sentences,
-    plus_minus,
-    self_bleu,
-    unknown_share,
-    written,
-)
+from textspace.evaluate.statistics import SAFE_SIDE, Ratio, jackknife_error, plus_minus, spread_rows, standard_error
+from textspace.evaluate.text_metrics import distinct_ngrams, nearest_sentences, self_bleu, unknown_share, written
 from textspace.generate import Greedy, Method, Sampling
 from textspace.noise import seed_of
-from textspace.types import Bound, Estimate
+from textspace.types import Bound, Estimate, Settings
 
 __all__ = [
     "MEASURES",
@@ -47,8 +36,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Settings = dict[str, str | int | float | bool | None]
-Cells = tuple[str | float | None, ...]
 
 COPIES = 300
 """Samples whose nearest training sentences are looked for [Li et al. 2019, appendix B]."""
@@ -71,7 +58,7 @@ def _samples(subject: Subject, count: int, method: Method | None = None) -> list
 def real_sentences(subject: Subject, sentences: Sentences, limit: int | None = None) -> list[str]:
     """Real sentences as the space could write them, at most `limit` of them, spread evenly."""
     rows = spread_rows(len(sentences), len(sentences) if limit is None else limit)
-    return written(encoded(subject, [sentences.texts[row] for row in rows]), subject.space.tokenizer)
+    return written(subject.encoded([sentences.texts[row] for row in rows]), subject.space.tokenizer)
 
 
 class Compared(NamedTuple):
@@ -202,7 +189,7 @@ def variety(numbers: Numbers, subject: Subject, group: Compared) -> Cells:
 
 
 def _unknown(subject: Subject, texts: Sequence[str]) -> Ratio:
-    return unknown_share(encoded(subject, texts))
+    return unknown_share(subject.encoded(texts))
 
 
 # To a language model
@@ -220,9 +207,9 @@ def sample_language_model(subject: Subject) -> Findings:
     drawn = _samples(subject, count)
     as_many = [train.texts[row] for row in spread_rows(len(train), count)]
     judged = {
-        "samples": (f"{count:,} prior samples", encoded(subject, drawn)),
-        "test": ("real test sentences", encoded(subject, subject.test.texts)),
-        "train": ("real training sentences", encoded(subject, as_many)),
+        "samples": (f"{count:,} prior samples", subject.encoded(drawn)),
+        "test": ("real test sentences", subject.encoded(subject.test.texts)),
+        "train": ("real training sentences", subject.encoded(as_many)),
     }
     numbers = Numbers(
         subject, language_model=f"GRU, {UNITS[0]} embedding and {UNITS[1]} hidden units", tokenizer="the space's"

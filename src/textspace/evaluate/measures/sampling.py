@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.measures.language_models import encoded, language_model_of_text
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
+from textspace.evaluate.measures.language_models import language_model_of_text
 from textspace.evaluate.measures.samples import VARIETY, Compared, Numbers, real_sentences, variety
 from textspace.noise import seed_of
 
@@ -63,12 +63,12 @@ def sampling_ways(subject: Subject) -> Findings:
         options = {"of": train.texts} if way == AGGREGATED else way.options
         made[way] = subject.test.coder.sample(count, seed=seed, show_progress=subject.show_progress, **options)
     made[REAL] = real_sentences(subject, subject.test, count)
-    rows: list[tuple[str | float | None, ...]] = []
+    rows: list[Cells] = []
     perplexities: list[float] = []
     for way, texts in made.items():
         whose = f" ({way.whose})" if way.whose else ""
         group = Compared(way.key, f"{count:,} sentences, {way.what}{whose}", texts)
-        told = likelihood(model, encoded(subject, texts), progress=subject.show_progress).estimates()["nll_ppl_word"]
+        told = likelihood(model, subject.encoded(texts), progress=subject.show_progress).estimates()["nll_ppl_word"]
         name = f"perplexity per word (end counted) under a language model of {learnt_from:,} training sentences"
         more: dict[str, Any] = {"normalisation": "word", "end_token": "included", "learnt_from": learnt_from}
         key, name = f"perplexity_{way.key}", f"{name}, {group.what}"

@@ -2,50 +2,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.config import BetaGatedPrior, ElboObjective, Recipe, SpikeAndSlabPrior
+from textspace.config import BetaGatedPrior, SpikeAndSlabPrior
 from textspace.errors import TextspaceError
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
-from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject, Table
-from textspace.evaluate.statistics import spread_rows, standard_error
-from textspace.evaluate.text_metrics import BLOCKS, jackknife_error, plus_minus
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
+from textspace.evaluate.statistics import BLOCKS, jackknife_error, plus_minus, spread_rows, standard_error
 from textspace.noise import seed_of
-from textspace.types import Estimate
+from textspace.recipes.sparse import asked_share
+from textspace.types import Estimate, Settings
 
-__all__ = ["MEASURES", "Asked", "asked_share", "sparse_codes", "sparsity"]
+__all__ = ["MEASURES", "sparse_codes", "sparsity"]
 
 DRAWN_VALUES = 2_000
 """The most values of a histogram that are kept for its picture."""
 
 Floats = NDArray[np.float64]
-Settings = dict[str, str | int | float | bool | None]
-Row = tuple[str | float | None, ...]
-
-
-# What is asked
-
-
-class Asked(NamedTuple):
-    """The share of dimensions that a recipe wants off, and where it says so."""
-
-    off: float
-    where: str
-
-
-def asked_share(recipe: Recipe) -> Asked | None:
-    """None for a recipe that wants nothing of the kind."""
-    match recipe.prior, recipe.objective:
-        case BetaGatedPrior(alpha=alpha, beta=beta), _:
-            return Asked(alpha / (alpha + beta), f"the prior Beta({alpha:g}, {beta:g}) of gates")
-        case SpikeAndSlabPrior(off=off), _:
-            return Asked(off, "the spike-and-slab prior")
-        case _, ElboObjective(gate_share=share) if share is not None:
-            return Asked(share.off, "the price on the share of gates")
-    return None
 
 
 def sparse_codes(sentences: Sentences) -> Floats:
@@ -98,7 +72,7 @@ def _hoyers(subject: Subject) -> Findings:
         kinds["prior"] = f"{size[0]:,} draws of {asked.where}, off with probability {asked.off:.3g}", drawn_NZ
     estimates: dict[str, Estimate] = {}
     series: dict[str, list[float]] = {}
-    rows: list[Row] = []
+    rows: list[Cells] = []
     for kind, (what, codes_NZ) in kinds.items():
         found = average_hoyer(codes_NZ)
         drawn = "draws" if kind in ("dense", "prior") else "sentences"
@@ -196,7 +170,7 @@ def _gates(subject: Subject) -> Findings:
             "none: a count over these sentences",
         ),
     }
-    rows: list[Row] = [(name, plus_minus(value, error)) for name, value, error, _ in numbers.values()]
+    rows: list[Cells] = [(name, plus_minus(value, error)) for name, value, error, _ in numbers.values()]
     if asked is not None:
         how = "none: it is what was asked"
         numbers["share_off_asked"] = f"share of dimensions off that {asked.where} asks for", asked.off, None, how

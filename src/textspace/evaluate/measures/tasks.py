@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
 from textspace.data.sources import sentence_for_failure
-from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures.classifiers import Settings
@@ -276,4 +275,4 @@ def best_spelling(space: Space, texts: Sequence[str]) -> Spelling:
 
 def _unknown_share(space: Space, texts: Iterable[str]) -> float:
     split = EncodedSplit.of([space.normalise(text) for text in texts], space.tokenizer, space.recipe.text.max_tokens)
-    return float((split.tokens == UNKNOWN).mean()) if len(split.tokens) else 0.0
+    return split.unknown_share

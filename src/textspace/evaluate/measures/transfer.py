@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.evaluate.measure import Findings, Measure, Subject, Table
+from textspace.evaluate.measure import Cells, Findings, Measure, Subject, Table
 from textspace.evaluate.measures.classification_tasks import FOLDS, Form, Prepared, outer_folds, prepared_tasks
 from textspace.evaluate.measures.classifiers import Settings, accuracy, fit_linear, majority_correct
 from textspace.evaluate.measures.pairs import pair_features
@@ -28,7 +28,6 @@ __all__ = ["MEASURES", "Outcome", "cross_validated", "held_out", "majority_of", 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Cells = tuple[str | float | None, ...]
 
 
 # On arrays

@@ -8,13 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.measures.language_models import encoded
+from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.reconstruction import OVER_SENTENCES, greedy_method
-from textspace.evaluate.statistics import spread_rows, standard_error
-from textspace.evaluate.text_metrics import plus_minus, self_bleu, sentence_bleu, word_edit_distance, written
+from textspace.evaluate.statistics import plus_minus, spread_rows, standard_error
+from textspace.evaluate.text_metrics import self_bleu, sentence_bleu, word_edit_distance, written
 from textspace.noise import seed_of
-from textspace.types import Estimate
+from textspace.types import Estimate, Settings
 
 __all__ = ["MEASURES", "STRENGTHS", "VARIANTS", "Varied", "varied", "variety"]
 
@@ -29,8 +28,6 @@ FEWEST = 20
 
 SHOWN = 5
 """Sentences whose variants the report shows."""
-
-Cells = tuple[str | float | None, ...]
 
 
 class Varied(NamedTuple):
@@ -118,7 +115,7 @@ def variety(subject: Subject) -> Findings:
     wanted = min(len(test), max(FEWEST, subject.effort.decoded // VARIANTS))
     texts = [test.texts[row] for row in spread_rows(len(test), wanted)]
     pairs = [
-        pair for pair in zip(texts, written(encoded(subject, texts), space.tokenizer), strict=True) if pair[1].split()
+        pair for pair in zip(texts, written(subject.encoded(texts), space.tokenizer), strict=True) if pair[1].split()
     ]
     if not pairs:
         raise TextspaceError("no test sentence has a word that could vary: measure on other text")
@@ -162,7 +159,7 @@ def _told(subject: Subject, strength: float, unit: str, found: list[Varied]) -> 
         known_N = values_N[~np.isnan(values_N)]
         if not len(known_N) or (not strength and field in ("distinct", "places")):  # one sentence has no variety
             continue
-        settings: dict[str, str | int | float | bool | None] = {
+        settings: Settings = {
             "strength": strength,
             "variants": VARIANTS if strength else 1,
             "without_number": len(values_N) - len(known_N),
@@ -200,7 +197,7 @@ def _made(subject: Subject, texts: Sequence[str], strength: float, count: int) -
     space, seed = subject.test.coder, seed_of(subject.seed, "variants")
     repeated = [text for text in texts for _ in range(count)]
     codes = space.encode(repeated, what="sample", strength=strength, seed=seed)
-    method = greedy_method(encoded(subject, texts))
+    method = greedy_method(subject.encoded(texts))
     made = space.decode(codes, method=method, show_progress=subject.show_progress)
     return [made[start : start + count] for start in range(0, len(made), count)]
 

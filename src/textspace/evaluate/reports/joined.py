@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from textspace.evaluate.measure import Table
+from textspace.evaluate.measure import Cells, Table
 from textspace.evaluate.reports.report import Report
 
 __all__ = ["joined_table", "joined_tables"]
-
-Row = tuple[str | float | None, ...]
 
 
 def joined_tables(reports: Mapping[str, Report]) -> dict[str, dict[str, Table]]:
@@ -34,9 +32,9 @@ def joined_table(tables: Mapping[str, Table]) -> Table:
     >>> joined_table({"A": one, "B": other}).rows
     (('a', '', 'data'), ('a', 'A', '1'), ('a', 'B', '2'))
     """
-    groups: dict[Row, list[Row]] = {}
+    groups: dict[Cells, list[Cells]] = {}
     for space, table in tables.items():
-        heading: Row | None = None
+        heading: Cells | None = None
         for row in table.rows:
             if heading is None or row[0] != heading[0]:
                 heading = row

@@ -1,0 +1,33 @@
+"""Numbers that users hand in, checked."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+from textspace.errors import TextspaceError
+
+__all__ = ["is_within", "whole_number"]
+
+
+def whole_number(given: Any, least: int, problem: str) -> int:
+    """The number as an int; where it is no whole one from `least`, a sentence that begins with the problem.
+
+    >>> whole_number(3, 1, "cannot sample 3 sentences")
+    3
+    """
+    try:
+        number = index(given)
+    except (TypeError, ValueError, RuntimeError):  # the last of a tensor that is no number
+        number = least - 1
+    if number < least:
+        raise TextspaceError(f"{problem}: give a whole number from {least}")
+    return number
+
+
+def is_within(given: Any, least: float, most: float) -> bool:
+    """Whether this is a number from `least` to `most`."""
+    try:
+        return bool(least <= given <= most)
+    except (TypeError, ValueError, RuntimeError):  # such as text, or several numbers
+        return False
