@@ -24,6 +24,7 @@ def work(corpus: str, given: argparse.Namespace) -> dict[str, Any]:
     """The numbers of one corpus."""
     from textspace.data.corpus import open_corpus
     from textspace.data.options import ReadOptions
+    from textspace.data.preparing import prepare
     from textspace.evaluate.measure import Effort
     from textspace.evaluate.registry import measures_named
     from textspace.evaluate.subjects import subject_of
@@ -31,7 +32,6 @@ def work(corpus: str, given: argparse.Namespace) -> dict[str, Any]:
     from textspace.model import Model
     from textspace.recipes import recipe
     from textspace.space import Space
-    from textspace.train.fit import prepare
 
     mine = recipe("b-vae" if given.model else "vae-dense").with_settings(given.set)
     if given.model:

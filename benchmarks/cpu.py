@@ -33,12 +33,13 @@ from textspace.config import PretrainedEncoder as PretrainedEncoderConfig
 from textspace.config import SimplePooling as SimplePoolingConfig
 from textspace.data.batching import batches_by_length
 from textspace.data.corpus import ReadOptions, open_corpus
+from textspace.data.preparing import prepare
 from textspace.encoders import PretrainedEncoder
 from textspace.pooling import SimplePooling
 from textspace.pretrained import EncoderFiles
 from textspace.recipes import recipe
 from textspace.space import Space
-from textspace.train.fit import prepare, train
+from textspace.train.fit import train
 from textspace.train.log import records
 from textspace.train.processes import Processes
 from textspace.types import View

@@ -31,9 +31,9 @@ from benchmarks.results import FOLDER, record
 from benchmarks.trainer_overhead import timed
 from textspace.config import Recipe
 from textspace.data.corpus import open_corpus
+from textspace.data.preparing import prepare
 from textspace.model import Model
 from textspace.recipes import recipe, sized
-from textspace.train.fit import prepare
 from textspace.train.log import records
 from textspace.train.loop import Trainer
 from textspace.train.processes import Processes

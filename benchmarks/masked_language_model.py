@@ -32,11 +32,11 @@ from textspace.config import Recipe, TransformerEncoder
 from textspace.data.batching import batches_by_length, make_batch, plan_batches
 from textspace.data.corpus import open_corpus
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import prepare
 from textspace.data.tokenizers import END, PAD, SPECIALS, START, UNKNOWN, Tokenizer
 from textspace.errors import TextspaceError
 from textspace.noise import Noise, seed_of
 from textspace.schedules import Progress, schedule
-from textspace.train.fit import prepare
 from textspace.train.optimizers import OPTIMIZERS
 from textspace.train.processes import Processes
 from textspace.types import Batch

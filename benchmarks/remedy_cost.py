@@ -14,9 +14,9 @@ from pathlib import Path
 
 from benchmarks.results import record
 from textspace.data.corpus import open_corpus
+from textspace.data.preparing import prepare
 from textspace.model import Model
 from textspace.recipes import RECIPES, sized
-from textspace.train.fit import prepare
 from textspace.train.loop import Trainer
 
 

@@ -21,11 +21,11 @@ import torch
 
 from benchmarks.results import record
 from textspace.data.corpus import open_corpus
+from textspace.data.preparing import prepare
 from textspace.model import Model
 from textspace.recipes import recipe, sized
 from textspace.recurrence import PROCESSES, SIDE_BY_SIDE
 from textspace.schedules import Progress
-from textspace.train.fit import prepare
 from textspace.train.loop import Trainer
 from textspace.train.updates import Turn
 

@@ -80,7 +80,7 @@ def measure(text: str, kind: str) -> dict[str, Any]:
     from textspace.config import Recipe
     from textspace.data.batching import make_batch, plan_batches
     from textspace.data.corpus import open_corpus
-    from textspace.train.fit import prepare
+    from textspace.data.preparing import prepare
 
     recipe = Recipe().but({"text.tokenizer.kind": kind})
     before, used = peak_mb(), time.process_time()

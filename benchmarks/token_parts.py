@@ -18,6 +18,7 @@ from benchmarks.word_counts import sentence_pairs_by_words, transfer_by_words
 from textspace.config import Recipe
 from textspace.data.corpus import corpus_of
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.function_words import function_word_ids
 from textspace.evaluate.isotropy import Cosine, isotropy_of
@@ -40,7 +41,6 @@ from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.recipes import recipe
 from textspace.space import Space
-from textspace.train.fit import prepare
 from textspace.types import Estimate
 
 __all__ = ["PARTS", "WORDS", "Contestant", "Options", "Unit", "curves", "measured", "units_of", "untrained_copy"]

@@ -26,6 +26,7 @@ from benchmarks.results import record
 from textspace.config import Recipe
 from textspace.data.batching import make_batch, plan_batches
 from textspace.data.corpus import open_corpus
+from textspace.data.preparing import Prepared, prepare
 from textspace.data.tokenizers import FIRST_PREDICTED
 from textspace.decoders import RecurrentDecoder
 from textspace.encoders import RecurrentEncoder
@@ -34,7 +35,6 @@ from textspace.model import Model
 from textspace.noise import Noise, seed_of
 from textspace.posteriors import GaussianPosterior
 from textspace.recipes import recipe
-from textspace.train.fit import Prepared, prepare
 from textspace.train.loop import Trainer
 from textspace.train.optimizers import OPTIMIZERS
 from textspace.train.processes import Processes

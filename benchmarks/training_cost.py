@@ -25,8 +25,8 @@ from benchmarks.trainer_overhead import ratios, trainer_rates
 from textspace.config import Recipe
 from textspace.data.corpus import open_corpus
 from textspace.data.english import english
+from textspace.data.preparing import Prepared, prepare
 from textspace.recipes import recipe
-from textspace.train.fit import Prepared, prepare
 from textspace.train.processes import Processes
 
 JOINED_SENTENCES = 6400

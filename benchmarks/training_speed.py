@@ -22,10 +22,10 @@ import torch
 from benchmarks.results import record
 from textspace.config import Recipe
 from textspace.data.corpus import open_corpus
+from textspace.data.preparing import Prepared, prepare
 from textspace.model import Model
 from textspace.recipes import recipe, sized
 from textspace.schedules import Progress
-from textspace.train.fit import Prepared, prepare
 from textspace.train.loop import Trainer
 from textspace.train.updates import Turn
 

@@ -33,6 +33,7 @@ from textspace.attention import Drop
 from textspace.config import Recipe
 from textspace.data.batching import batch_of, make_batch, plan_batches
 from textspace.data.corpus import open_corpus
+from textspace.data.preparing import Prepared, prepare
 from textspace.data.tokenizers import FIRST_PREDICTED, SPECIALS
 from textspace.decoders import TransformerDecoder
 from textspace.encoders import TransformerEncoder
@@ -45,7 +46,6 @@ from textspace.posteriors import GaussianPosterior
 from textspace.priors import ScaledNormalPrior
 from textspace.recipes import recipe as recipe_named
 from textspace.schedules import Progress
-from textspace.train.fit import Prepared, prepare
 from textspace.train.loop import Trainer
 from textspace.train.optimizers import OPTIMIZERS
 from textspace.train.processes import Processes

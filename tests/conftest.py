@@ -14,10 +14,10 @@ from helpers import TOKEN_RECIPE, short_sentences, small, tiny_sentences
 
 from textspace.config import Recipe
 from textspace.data.corpus import corpus_of
+from textspace.data.preparing import Prepared, prepare
 from textspace.model import Model
 from textspace.recipes import RECIPES
 from textspace.space import Space
-from textspace.train.fit import Prepared, prepare
 
 torch.set_num_threads(1)  # small models gain nothing from more, and lose much when something else runs beside
 hypothesis.settings.register_profile("whatever the time", deadline=None)

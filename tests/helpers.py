@@ -21,10 +21,11 @@ from tiny_encoder import tiny_encoder
 
 from textspace.cli import main
 from textspace.config import PretrainedEncoder, Recipe
+from textspace.data.preparing import Prepared, prepare
 from textspace.model import Model
 from textspace.recipes import RECIPES
 from textspace.train import checkpoints, pretraining, updates
-from textspace.train.fit import Prepared, prepare, train
+from textspace.train.fit import train
 from textspace.train.loop import Trainer
 from textspace.train.processes import Processes
 
@@ -170,7 +171,7 @@ def _train(
 
 
 def _die_at(death: Death) -> None:
-    step, write, written = updates.JointUpdate._step, checkpoints._write_and_sync, [0]
+    step, write, written = updates.JointUpdate._step, checkpoints.write_and_sync, [0]
 
     def dying_step(self: updates.JointUpdate, shard: Any, turn: updates.Turn, moving: Any) -> updates.Step:
         if (self.model.recipe.name, turn.number) == (death.recipe, death.step):
@@ -185,7 +186,7 @@ def _die_at(death: Death) -> None:
         write(path, data)
 
     updates.JointUpdate._step = dying_step  # type: ignore[method-assign]
-    checkpoints._write_and_sync = dying_write
+    checkpoints.write_and_sync = dying_write
 
 
 def _come_to_the_lock(together: Barrier) -> None:

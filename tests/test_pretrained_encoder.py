@@ -22,6 +22,7 @@ from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import ReadOptions, ReadReport, corpus_of
 from textspace.data.encoded import EncodedSplit, encode_corpus
+from textspace.data.preparing import Prepared
 from textspace.data.tokenizers import Tokenizer
 from textspace.encoders import PretrainedEncoder
 from textspace.errors import TextspaceError
@@ -34,7 +35,7 @@ from textspace.pretrained import EncoderFiles, network_with_weights
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train import checkpoints
-from textspace.train.fit import Prepared, train
+from textspace.train.fit import train
 from textspace.types import Batch, View
 
 TEXTS = ["anna sees cats", "bob likes dogs and birds", "stones", "", "dora hears cats cats cats cats"]
@@ -415,7 +416,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
     pickled.unlink()
     assert "cannot be loaded" in said(network_with_weights, moved.encoder)
     some = {name: tensor for name, tensor in network.state_dict().items() if "layer.0.output" not in name}
-    checkpoints.write_file(pickled, some)
+    checkpoints.write_tensors(pickled, some)
     assert "has no weights for its 'encoder.layer.0.output" in said(network_with_weights, moved.encoder)
     assert "share_embeddings needs an encoder that reads the decoder's tokens" in said(
         recipe.but, {"share_embeddings": True}

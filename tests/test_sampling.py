@@ -15,6 +15,7 @@ from helpers import small, tiny_sentences
 from scipy import stats
 
 from textspace import encoding
+from textspace.data.preparing import Prepared
 from textspace.data.tokenizers import END, FIRST_PREDICTED
 from textspace.errors import TextspaceError
 from textspace.generate import Beam, Greedy, Sampling
@@ -25,7 +26,6 @@ from textspace.paths import interpolated
 from textspace.recipes import RECIPES
 from textspace.sampling import picked
 from textspace.space import Space
-from textspace.train.fit import Prepared
 
 RECIPE = small(RECIPES["vae"]).but({"initial.weights": 1.0, "training.seed": 3})
 KINDS = {

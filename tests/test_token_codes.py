@@ -19,6 +19,7 @@ from textspace import encoding
 from textspace.answering import answer, score_answers
 from textspace.data.batching import make_batch
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import Prepared
 from textspace.errors import TextspaceError
 from textspace.features import read_features
 from textspace.generate import Beam, Greedy, Sampling
@@ -29,7 +30,6 @@ from textspace.paths import interpolated
 from textspace.recipes import RECIPES
 from textspace.space import Parameters, Space
 from textspace.token_codes import TokenCodes, joined, pooled
-from textspace.train.fit import Prepared
 from textspace.transformer import TextspaceTransformer
 from textspace.types import PaddedCodes
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from textspace.errors import TextspaceError
 
-__all__ = ["check_writable", "piped_in", "whole_or_nothing"]
+__all__ = ["check_writable", "piped_in", "sync_folder", "whole_or_nothing", "write_and_sync", "write_file"]
 
 
 @contextmanager
@@ -25,6 +26,37 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
         unfinished = Path(folder, path.name)
         yield unfinished
         unfinished.replace(path)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file, whole or not at all, its folder made where there is none; one sentence where that fails.
+
+    It is on the disk when this returns, so that neither a killed process nor a lost machine leaves half of it.
+    """
+    partial = path.with_name(f".writing-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_and_sync(partial, content)
+        os.replace(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise TextspaceError(f"could not write {path}: {error.strerror or error}") from None
+
+
+def write_and_sync(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_writable(folder: Path) -> None:

@@ -15,6 +15,7 @@ from textspace.config import BetaGatedPrior, PretrainedEncoder, Recipe
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.sources import MIXING, card_lines
+from textspace.files import write_file
 from textspace.model import Model
 from textspace.pretrained import FOLDER as ENCODER
 from textspace.pretrained import EncoderFiles
@@ -80,19 +81,19 @@ def save(folder: Path | str, recipe: Recipe, tokenizer: Tokenizer, model: Model,
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TextspaceError(f"could not make {folder}: {error.strerror or error}; choose another folder") from None
-    checkpoints.write_file(folder / RECIPE, recipe.to_json().encode())
+    write_file(folder / RECIPE, recipe.to_json().encode())
     save_tokenizer(folder, tokenizer)
-    checkpoints.write_file(folder / WEIGHTS, checkpoints.weights(model))
-    checkpoints.write_file(folder / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
-    checkpoints.write_file(folder / CARD, card(recipe, tokenizer, model, metrics).encode())
+    checkpoints.write_tensors(folder / WEIGHTS, checkpoints.weights(model))
+    write_file(folder / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+    write_file(folder / CARD, card(recipe, tokenizer, model, metrics).encode())
 
 
 def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
     """Write the tokenizer, and the files of a pretrained encoder that reads beside it."""
-    checkpoints.write_file(folder / TOKENIZER, tokenizer.to_json().encode())
+    write_file(folder / TOKENIZER, tokenizer.to_json().encode())
     files: Mapping[str, bytes] = {} if tokenizer.encoder is None else tokenizer.encoder.by_name()
     for name, content in files.items():
-        checkpoints.write_file(folder / ENCODER / name, content)
+        write_file(folder / ENCODER / name, content)
 
 
 def load_tokenizer(folder: Path, recipe: Recipe) -> Tokenizer:

@@ -7,11 +7,11 @@ from helpers import TOKEN_RECIPE, short_sentences
 from benchmarks.transformer_speed import bare_loss, generation, training
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
+from textspace.data.preparing import Prepared, prepare
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.objectives import build_objective
 from textspace.schedules import Progress
-from textspace.train.fit import Prepared, prepare
 from textspace.train.processes import Processes
 
 

@@ -16,6 +16,7 @@ from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import prepare
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.aggregated import AggregatedPosterior, nearest_bound
@@ -25,7 +26,6 @@ from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
-from textspace.train.fit import prepare
 
 LONGEST = 3
 UNKNOWN_WORD = "x"

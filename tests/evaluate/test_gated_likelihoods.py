@@ -18,6 +18,7 @@ from textspace.config import ElboObjective, Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import prepare
 from textspace.data.tokenizers import Tokenizer
 from textspace.evaluate.likelihood import likelihood
 from textspace.lengths import Lengths
@@ -26,7 +27,6 @@ from textspace.noise import Noise
 from textspace.objectives import Elbo
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
-from textspace.train.fit import prepare
 from textspace.types import Pass
 
 TEXTS = ["b", "a b", "c c a", "a c", "b c", "c b a"]

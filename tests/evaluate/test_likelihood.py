@@ -14,6 +14,7 @@ from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import Prepared, prepare
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
@@ -21,7 +22,6 @@ from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
-from textspace.train.fit import Prepared, prepare
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from helpers import small
 
 from textspace.data.corpus import open_corpus
+from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.recipes import RECIPES
@@ -16,7 +17,6 @@ from textspace.reproduce import worker
 from textspace.reproduce.job import Job, read_json
 from textspace.reproduce.run import collected
 from textspace.space import Space
-from textspace.train.fit import prepare
 
 
 @pytest.fixture

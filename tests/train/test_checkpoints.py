@@ -81,7 +81,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> None:
         except TextspaceError as error:
             print(error)
         try:
-            checkpoints.write_file(run / "model.safetensors", tensors["model"])
+            checkpoints.write_tensors(run / "model.safetensors", tensors["model"])
         except TextspaceError as error:
             print(error)
         """

@@ -62,8 +62,10 @@ def test_the_importance_weighted_bound_selects_what_was_trained_on_it(trainer_of
 
 def test_best_weights_are_written_with_checkpoints_and_when_a_run_breaks(trainer_of, monkeypatch) -> None:
     written = []
-    write = checkpoints.write_file
-    monkeypatch.setattr(checkpoints, "write_file", lambda path, tensors: written.append(path) or write(path, tensors))
+    write = checkpoints.write_tensors
+    monkeypatch.setattr(
+        checkpoints, "write_tensors", lambda path, tensors: written.append(path) or write(path, tensors)
+    )
     trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 3, "training.checkpoint_every": None}))
     update, best = trainer.update, []
 

@@ -13,11 +13,12 @@ from helpers import changed, lines_of, small, start, tiny_sentences, trainer_on
 
 from textspace.config import Recipe
 from textspace.data.corpus import corpus_of
+from textspace.data.preparing import Prepared
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.recipes import RECIPES
 from textspace.train import checkpoints, updates
-from textspace.train.fit import Prepared, train
+from textspace.train.fit import train
 from textspace.train.loop import Interrupted, Trainer
 from textspace.train.pretraining import Pretrained, first_phase, pretrain
 from textspace.train.processes import Processes

@@ -14,6 +14,7 @@ from textspace.data.content import TRAINING_TEXT, Content, Sketch
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions
+from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Sentences, Subject
 from textspace.evaluate.sources import source_names
@@ -82,8 +83,6 @@ def subject_of(
         baselines: encoders of Hugging Face, folders or names of the hub, that some measures put beside the space.
         show_progress: show bars.
     """
-    from textspace.train.fit import prepare
-
     effort = effort or Effort()
     notes: list[str] = []
     corpus = source if isinstance(source, Corpus) else _opened(space, source, options or ReadOptions(), notes)

@@ -20,6 +20,7 @@ from textspace.evaluate.measure import Effort, Findings, Measure, Need, Sentence
 from textspace.evaluate.registry import measures_named, measures_of, theme_of
 from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
 from textspace.evaluate.subjects import SourcedSubject, folder_of, subject_of
+from textspace.files import write_file
 from textspace.train import checkpoints
 from textspace.types import Settings
 
@@ -174,7 +175,7 @@ def evaluate(
             # Findings that come from the cache and those that do not are the same to the last bit and type.
             kept = to_json({"key": key, "seconds": seconds, "notes": notes, "findings": found.to_dict()})
             if path is not None:
-                checkpoints.write_file(path, json.dumps(kept, allow_nan=False).encode())
+                write_file(path, json.dumps(kept, allow_nan=False).encode())
             say(f"{place}: {kept['seconds']:.1f} s")
         else:
             say(f"{place}: measured before ({kept['seconds']:.1f} s)")

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from textspace.files import write_file
 from textspace.types import Estimate, Settings
 
 __all__ = ["Association", "Dimension", "Effect", "Example", "Features", "Probe", "Side", "SideName", "State", "Word"]
@@ -198,7 +199,6 @@ class Features:
         """Write features.json and the page features.html into a folder; `name` is what the page calls the space."""
         from textspace.evaluate.reports.report import json_text
         from textspace.features.page import page
-        from textspace.train.checkpoints import write_file
 
         made = {"json": json_text(self.to_dict()), "html": page(self, name or self.space)}
         paths = {ending: Path(folder) / f"features.{ending}" for ending in made}

@@ -13,6 +13,7 @@ from typing import Any
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import validations
+from textspace.files import write_file
 from textspace.token_losses import Precision
 from textspace.train import checkpoints
 from textspace.train.pretraining import first_phase
@@ -101,7 +102,7 @@ class Job:
                 raise TextspaceError(
                     f"{folder} holds a run {other}: choose another folder with --out, or remove that one"
                 )
-        checkpoints.write_file(folder / JOB, json.dumps(self.to_dict(), indent=1).encode())
+        write_file(folder / JOB, json.dumps(self.to_dict(), indent=1).encode())
 
     @classmethod
     def read(cls, folder: Path) -> Job:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from textspace.evaluate.reports.report import to_json
 from textspace.evaluate.reports.text import as_text, markdown_table, shown
+from textspace.files import write_file
 from textspace.reproduce.picture import pictures
 from textspace.reproduce.report import SPREAD_FROM, Cell, Line, Reproduction
 from textspace.reproduce.table import Column
-from textspace.train.checkpoints import write_file
 
 __all__ = ["explained", "fitting", "markdown", "save", "terminal_rows"]
 

@@ -24,15 +24,17 @@ from filelock import FileLock, Timeout
 import textspace
 from textspace.data.corpus import open_corpus
 from textspace.data.options import ReadOptions
+from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
+from textspace.files import write_file
 from textspace.reproduce.job import NUMBERS, Job, courses, read_json
 from textspace.reproduce.report import OF_WHOLE_SENTENCES
 from textspace.space import Space
 from textspace.train import checkpoints
-from textspace.train.fit import prepare, train
+from textspace.train.fit import train
 from textspace.train.loop import Interrupted
 
 if TYPE_CHECKING:
@@ -181,7 +183,7 @@ def _values(estimates: dict[str, Estimate]) -> dict[str, list[float | None]]:
 
 
 def _write(folder: Path, numbers: dict[str, Any]) -> None:
-    checkpoints.write_file(folder / NUMBERS, json.dumps(to_json(numbers), allow_nan=False).encode())
+    write_file(folder / NUMBERS, json.dumps(to_json(numbers), allow_nan=False).encode())
 
 
 def machine(device: str | None = None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from textspace.config import Recipe
 from textspace.data.content import TRAINING_TEXT
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
+from textspace.files import write_file
 from textspace.model import Model
 from textspace.train import checkpoints
 from textspace.train.resuming import weight_relevant
@@ -63,7 +64,7 @@ class Noted:
             raise TextspaceError(f"{path} is damaged: start anew in another folder") from None
 
     def write(self, folder: Path) -> None:
-        checkpoints.write_file(folder / BEGUN, (json.dumps(self.__dict__) + "\n").encode())
+        write_file(folder / BEGUN, (json.dumps(self.__dict__) + "\n").encode())
 
 
 @dataclass(frozen=True)

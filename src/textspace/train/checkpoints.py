@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -24,6 +23,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from textspace.errors import TextspaceError
+from textspace.files import sync_folder, write_and_sync, write_file
 
 __all__ = [
     "Checkpoint",
@@ -36,7 +36,7 @@ __all__ = [
     "read_tensors",
     "weights",
     "write",
-    "write_file",
+    "write_tensors",
 ]
 
 FORMAT = 1
@@ -66,14 +66,14 @@ def write(run: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], sta
         for name, group in tensors.items():
             data = _packed(group)
             digests[f"{name}.safetensors"] = sha256(data).hexdigest()
-            _write_and_sync(partial / f"{name}.safetensors", data)
+            write_and_sync(partial / f"{name}.safetensors", data)
         whole = {"format": FORMAT, "step": step, "files": digests, **state}
         signed = whole | {"digest": _digest_of(whole)}
-        _write_and_sync(partial / "state.json", json.dumps(signed, indent=1).encode())
+        write_and_sync(partial / "state.json", json.dumps(signed, indent=1).encode())
         if final.exists():
             shutil.rmtree(final)
         os.rename(partial, final)
-        _sync_folder(parent)
+        sync_folder(parent)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise TextspaceError(
@@ -133,33 +133,9 @@ def _named(checkpoint: Path | None) -> str:
     return str(checkpoint) if checkpoint else "the start (no checkpoint was written yet)"
 
 
-def _write_and_sync(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_file(path: Path, data: bytes | Mapping[str, Tensor]) -> None:
-    """Replace one file of the run's folder (tensors as safetensors): whole or not at all."""
-    content = data if isinstance(data, bytes) else _packed(data)
-    partial = path.with_name(f".writing-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write_and_sync(partial, content)
-        os.replace(partial, path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise TextspaceError(f"could not write {path}: {error.strerror or error}") from None
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Replace a file by tensors, as safetensors."""
+    write_file(path, _packed(tensors))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

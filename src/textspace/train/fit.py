@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,27 +15,25 @@ from filelock import FileLock, Timeout
 import textspace
 from textspace import folder as folders
 from textspace.coder import Coder
-from textspace.config import PretrainedEncoder, Recipe
+from textspace.config import Recipe
 from textspace.data.batching import Mixing
 from textspace.data.content import TRAINING_TEXT, Sketch
 from textspace.data.corpus import Corpus, open_corpus
-from textspace.data.encoded import EncodedCorpus, EncodedSplit, encode_corpus
+from textspace.data.encoded import EncodedSplit
 from textspace.data.options import ReadOptions
-from textspace.data.tokenizers import Tokenizer
-from textspace.data.vocabularies import tokenizer_for
+from textspace.data.preparing import Prepared, cache_folder, needed_splits, prepare
 from textspace.encoding import OFF
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import earlier_validations, examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.sources import estimates_by_source, source_names
+from textspace.files import write_file
 from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.noise import seed_of
-from textspace.pretrained import EncoderFiles
 from textspace.recipes import recipe as recipe_named
 from textspace.recipes.sparse import asked_share
 from textspace.token_codes import TokenCodes
-from textspace.train import checkpoints
 from textspace.train.beginning import Beginning, Noted, check_free
 from textspace.train.curves import draw_curves
 from textspace.train.loop import Interrupted, Trained, Trainer
@@ -45,60 +42,10 @@ from textspace.train.pretraining import pretrain
 from textspace.train.processes import Processes
 from textspace.train.resuming import with_own_length_of_first_phase
 
-__all__ = ["Prepared", "cache_folder", "needed_splits", "prepare", "train"]
+__all__ = ["train"]
 
 PRETRAINING, PRETRAINING_LOG = "pretraining.json", "pretraining.jsonl"
 """How the first phase of a two-phase run ended, and its log."""
-
-
-def cache_folder() -> Path:
-    """Where encoded corpora, vocabularies and first phases are kept: TEXTSPACE_CACHE, else the user's cache folder."""
-    chosen = os.environ.get("TEXTSPACE_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(chosen) if chosen else Path(home) / "textspace"
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Text made ready for a recipe."""
-
-    tokenizer: Tokenizer
-    encoded: EncodedCorpus
-    corpus: Corpus
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the splits that decide the weights."""
-        return "/".join(self.encoded.splits[name].fingerprint for name in ("train", "valid"))
-
-
-def prepare(corpus: Corpus, recipe: Recipe, *, tokenizer: Tokenizer | None = None, progress: bool = False) -> Prepared:
-    """Train the recipe's tokenizer on the training split (unless one is given) and encode every split.
-
-    A pretrained encoder's tokenizer stands beside it, fetched unless it was given too.
-    """
-    files = None if tokenizer is None else tokenizer.encoder
-    if isinstance(recipe.encoder, PretrainedEncoder):
-        files = files or EncoderFiles.fetch(recipe.encoder)  # first: one that is not there is told before the rest
-    if tokenizer is None:
-        if "train" not in corpus.splits:
-            raise TextspaceError(f"{corpus.name} has no training split: name a file 'train' or give a single file")
-
-        def texts() -> Iterator[str]:
-            return (record.text for record in corpus.splits["train"])
-
-        tokenizer = tokenizer_for(recipe.text.tokenizer, texts, cache_folder(), progress=progress)
-    if files is not None and tokenizer.encoder is None:
-        tokenizer = tokenizer.with_encoder(files)
-    encoded = encode_corpus(
-        corpus,
-        tokenizer,
-        cache=cache_folder(),
-        max_tokens=recipe.text.max_tokens,
-        over_long=recipe.text.over_long,
-        progress=progress,
-    )
-    return Prepared(tokenizer, encoded, corpus)
 
 
 def train(
@@ -194,7 +141,7 @@ def _trained(
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing, or of another model
         if not beginning.resumed:
-            checkpoints.write_file(folder / folders.RECIPE, recipe.to_json().encode())
+            write_file(folder / folders.RECIPE, recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
             Noted.of(prepared.fingerprint, beginning.start).write(folder)
     processes.wait()
@@ -219,7 +166,7 @@ def _trained(
     if beginning.goes_on:
         trainer.resume()
         if processes.first and recipe.training.epochs >= trainer.stream.position:  # it may be to go on for longer
-            checkpoints.write_file(folder / folders.RECIPE, recipe.to_json().encode())
+            write_file(folder / folders.RECIPE, recipe.to_json().encode())
     trained = trainer.run()
     if processes.first:
         metrics: dict[str, Any] = {
@@ -304,8 +251,8 @@ def _first_phase(
     first.keep(model, recipe)
     if not processes.first:
         return
-    checkpoints.write_file(folder / PRETRAINING, (json.dumps(first.summary(), indent=1) + "\n").encode())
-    checkpoints.write_file(folder / PRETRAINING_LOG, (first.folder / "steps.jsonl").read_bytes())
+    write_file(folder / PRETRAINING, (json.dumps(first.summary(), indent=1) + "\n").encode())
+    write_file(folder / PRETRAINING_LOG, (first.folder / "steps.jsonl").read_bytes())
     done = "found in the cache" if first.reused else f"done in {first.trained.seconds:.0f} s"
     say(
         f"first phase {done}: {first.trained.epochs} epochs, best {first.trained.criterion} {first.trained.best:.2f}; "
@@ -330,17 +277,3 @@ def _sparsity_told(sparsity: dict[str, Any]) -> str:
         f"sparsity: of a validation sentence's dimensions {sparsity['achieved']:.2f} are off (E[gamma|x] > 0.5; mean "
         f"gate {sparsity['mean_gate']:.2f}), asked for {sparsity['asked']:.2f}"
     )
-
-
-def needed_splits(prepared: Prepared) -> dict[str, EncodedSplit]:
-    """The splits, of which training needs two."""
-    for name, purpose in (("train", "train on"), ("valid", "validate on")):
-        if name not in prepared.encoded.splits or not len(prepared.encoded.splits[name]):
-            why = f"{prepared.corpus.name} has no sentences to {purpose}"
-            if name in prepared.encoded.splits and prepared.encoded.splits[name].over_long:
-                most = prepared.corpus.report.max_tokens
-                raise TextspaceError(
-                    f"{why} of at most {most} tokens: raise text.max_tokens, or cut them with text.over_long=truncate"
-                )
-            raise TextspaceError(f"{why}: give a source with more text")
-    return prepared.encoded.splits

@@ -329,7 +329,7 @@ class Trainer:
 
     def _save_best(self) -> None:
         if self._best_is_unsaved and self.processes.first:
-            checkpoints.write_file(self.folder / "model.safetensors", self.best_weights)
+            checkpoints.write_tensors(self.folder / "model.safetensors", self.best_weights)
         self._best_is_unsaved = False
 
     def resume(self) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from textspace.data.content import Sketch
+from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import Prepared
 from textspace.evaluate.statistics import spread_rows
-
-if TYPE_CHECKING:
-    from textspace.data.encoded import EncodedSplit
-    from textspace.train.fit import Prepared
 
 __all__ = ["notes_on", "unknown_shares"]
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from textspace.config import Recipe
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.options import ReadOptions
+from textspace.data.preparing import needed_splits, prepare
 from textspace.train.beginning import Beginning
-from textspace.train.fit import needed_splits, prepare
 from textspace.train.loop import Trainer
 from textspace.train.notes import notes_on
 from textspace.train.processes import Processes

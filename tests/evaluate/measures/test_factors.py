@@ -10,6 +10,7 @@ from small_subjects import subject_on, untrained
 
 from textspace.data.corpus import corpus_of
 from textspace.data.english import FACTORS, english
+from textspace.data.preparing import prepare
 from textspace.data.tokenizers import UNKNOWN
 from textspace.errors import TextspaceError
 from textspace.evaluate import measure as measure_module
@@ -19,7 +20,6 @@ from textspace.evaluate.measures.factors import distance_to_truth, factors, read
 from textspace.lengths import METRIC, Lengths
 from textspace.recipes import RECIPES
 from textspace.space import Space
-from textspace.train.fit import prepare
 
 
 @pytest.fixture

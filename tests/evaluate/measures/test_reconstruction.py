@@ -13,6 +13,7 @@ from helpers import small, tiny_sentences
 
 from textspace import coder
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import Prepared
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Sentences, Subject
 from textspace.evaluate.measures import noisy_input
@@ -28,7 +29,6 @@ from textspace.generate import Beam, Greedy
 from textspace.model import Model
 from textspace.recipes import RECIPES
 from textspace.space import Space
-from textspace.train.fit import Prepared
 
 TEXTS = tiny_sentences(30)
 EFFORT = Effort(importance_samples=5, repeats=5)

@@ -11,6 +11,7 @@ import torch
 from helpers import small, tiny_sentences
 
 from textspace.data.encoded import EncodedSplit
+from textspace.data.preparing import Prepared
 from textspace.data.tokenizers import END, FIRST_PREDICTED, UNKNOWN
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Sentences, Subject
@@ -29,7 +30,6 @@ from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.recipes import RECIPES
 from textspace.space import Space
-from textspace.train.fit import Prepared
 from textspace.train.loop import Interrupted, Trainer
 
 TEXTS = tiny_sentences(120)

@@ -10,6 +10,7 @@ import torch
 from helpers import small, tiny_sentences
 from small_subjects import subject_on, untrained
 
+from textspace.data.preparing import Prepared
 from textspace.data.tokenizers import END, FIRST_PREDICTED
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings
@@ -22,7 +23,6 @@ from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.recipes import RECIPES
 from textspace.space import Space
-from textspace.train.fit import Prepared
 from textspace.train.loop import Trainer
 
 TEXTS = tiny_sentences(160)

@@ -17,6 +17,7 @@ from tiny_encoder import tiny_encoder
 from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.data.corpus import corpus_of
+from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.measures.pairs import cosines
 from textspace.evaluate.measures.sentence_encoders import (
@@ -32,7 +33,6 @@ from textspace.evaluate.measures.sentence_encoders import (
 )
 from textspace.evaluate.measures.tasks import Spelling
 from textspace.noise import Noise
-from textspace.train.fit import prepare
 from textspace.types import Estimate
 
 TEXTS = ["anna sees cats", "bob", "carl likes dogs trees birds"]

@@ -29,6 +29,7 @@ from textspace.evaluate.reports.text import (
     shown_estimate,
     shown_rows,
 )
+from textspace.files import write_file
 from textspace.types import Estimate
 
 __all__ = ["Comparison", "Difference", "Row", "compare", "difference_text", "markdown", "page", "paired_difference"]
@@ -179,7 +180,6 @@ class Comparison:
 
     def save(self, folder: Path) -> dict[str, Path]:
         """Write comparison.json, comparison.md and comparison.html into a folder."""
-        from textspace.train.checkpoints import write_file
 
         made = {"json": json_text(self.to_dict()), "md": markdown(self), "html": page(self)}
         paths = {ending: folder / f"comparison.{ending}" for ending in made}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings
 from textspace.evaluate.registry import THEMES
+from textspace.files import write_file
 from textspace.types import Estimate
 
 __all__ = ["HEADLINES", "SCHEMA", "Entry", "Headline", "Report", "from_json", "json_text", "to_json"]
@@ -214,7 +215,6 @@ class Report:
         """Write report.json, report.md and report.html into a folder."""
         from textspace.evaluate.reports.html import page
         from textspace.evaluate.reports.text import markdown
-        from textspace.train.checkpoints import write_file
 
         made = {"json": json_text(self.to_dict()), "md": markdown(self), "html": page(self)}
         paths = {ending: Path(folder) / f"report.{ending}" for ending in made}
