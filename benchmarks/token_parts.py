@@ -35,7 +35,7 @@ from textspace.evaluate.measures.sentence_encoders import POOLINGS, Baseline, Ba
 from textspace.evaluate.measures.tasks import read_pairs
 from textspace.evaluate.measures.transfer import transfer_to
 from textspace.evaluate.measures.variety import variety
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.subjects import subject_of
 from textspace.model import Model
 from textspace.noise import seed_of
@@ -109,7 +109,7 @@ class Options:
         tasks: folder with the files of the tasks.
         data: the text that spaces were trained on, with its test split; None where only tasks are measured.
         device: "cpu" or "cuda"; by default the GPU where there is one.
-        limit: sentences that classifiers are trained on at most, spread evenly; MR and CR, which have no test set of
+        limit: sentences that classifiers are trained on at most, drawn at random; MR and CR, which have no test set of
             their own, are left as they are.
         folds: of the ten of MR and CR that are fine-tuned.
         decoded: sentences that are decoded for variety and completeness, each.
@@ -278,11 +278,11 @@ def judge_for(space: Space, options: Options) -> LanguageModel:
 
 
 def limited(prepared: Prepared, limit: int | None) -> Prepared:
-    """A task with at most so many sentences to train on, spread evenly over the training set."""
+    """A task with at most so many sentences to train on, drawn at random from the training set."""
     if limit is None or "train" not in prepared.parts or len(prepared.parts["train"]) <= limit:
         return prepared
     kept_N = np.zeros(len(prepared.parts["train"]), bool)
-    kept_N[spread_rows(len(kept_N), limit)] = True
+    kept_N[some_rows(len(kept_N), limit)] = True
     return replace(
         prepared,
         parts=prepared.parts | {"train": prepared.parts["train"].only(kept_N)},
@@ -298,7 +298,7 @@ def losses(subject: Subject) -> dict[str, Estimate]:
     for name in ("test", "train"):
         texts = subject.splits[name].texts if name in subject.splits else []
         if texts:
-            some = [texts[row] for row in spread_rows(len(texts), LOSSES_ON)]
+            some = [texts[row] for row in some_rows(len(texts), LOSSES_ON)]
             split = EncodedSplit.of(some, space.tokenizer, space.recipe.text.max_tokens)
             told = likelihood(space.model, split, seed=seed_of(subject.seed, "losses")).estimates()
             found |= {f"{key}_{name}": told[key] for key in ("reconstruction", "kl", "elbo") if key in told}

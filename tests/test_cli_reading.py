@@ -49,7 +49,7 @@ def test_a_summary_as_json_of_some_sentences(workplace: Path) -> None:
     summary = json.loads(ended.stdout)
     assert (summary["sentences"], summary["of"], summary["dimensions"]) == (20, 80, 4)
     assert (summary["gated"], summary["on_per_sentence"], summary["classes"]) == (False, None, {})
-    assert "read 20 of 80 sentences, spread evenly" in ended.stderr
+    assert "read 20 of 80 sentences, drawn at random" in ended.stderr
     assert [Path(path).exists() for path in (workplace / name for name in summary["files"])] == [True, True]
     kept = json.loads((workplace / "there/features.json").read_text())
     assert [each["text"] for each in kept["probes"]] == [SENTENCES[0], SENTENCES[4], SENTENCES[8]]

@@ -181,9 +181,9 @@ class Iwae(_PerSentence):
 class Mim(_PerSentence):
     """-(log p(x | z) + 1/2 (log q(z | x) + log p(z))), z from the posterior; p(z) is the anchor.
 
-    The loss of mutual-information learning with samples from the encoder [Livne et al. 2020, algorithm 1], without
-    the constant H(x) / 2: an upper bound on the joint entropy of sentences and codes. It rewards narrow posteriors
-    without end, so that they need a floor.
+    The loss of mutual-information learning with samples from the encoder [Livne et al. 2020, algorithm 1]; with the
+    constant H(x) / 2, which is left out, an upper bound on the joint entropy of sentences and codes. It rewards narrow
+    posteriors without end, so that they need a floor.
     """
 
     def __init__(self, config: MimObjective, model: Model) -> None:

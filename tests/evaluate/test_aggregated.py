@@ -14,6 +14,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate import aggregated
 from textspace.evaluate.aggregated import AggregatedPosterior
 from textspace.evaluate.code_statistics import mutual_information
+from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
@@ -87,7 +88,7 @@ def test_sentences_are_encoded_in_their_order_and_spread_evenly(tiny, tiny_model
     torch.testing.assert_close(small_batches.mean_NZ, whole.mean_NZ, rtol=0, atol=1e-5)
     assert whole.name == f"the aggregated posterior of {len(split)} training sentences"
     some = AggregatedPosterior.of(tiny_model, split, limit=10)
-    rows = np.arange(10) * len(split) // 10
+    rows = some_rows(len(split), 10)
     torch.testing.assert_close(some.mean_NZ, whole.mean_NZ[rows], rtol=0, atol=1e-5)
     torch.testing.assert_close(some.deviation_NZ, whole.deviation_NZ[rows], rtol=0, atol=1e-5)
     assert some.name == f"the aggregated posterior of 10 of {len(split)} training sentences"

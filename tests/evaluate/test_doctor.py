@@ -514,7 +514,7 @@ def test_the_doctor_gives_json_of_the_right_sentences(folder: Path, monkeypatch:
     assert data["numbers"]["kl"] == pytest.approx(space.score(tiny_sentences(60), samples=0).kl_N["z"].mean(), rel=1e-4)
     monkeypatch.setattr(judging, "EXAMINED", 7)
     assert counted("--data", "my.txt")[0] == 7
-    assert "examined 7 of 60 sentences, spread evenly" in run(folder, "space", "--data", "my.txt")[2]
+    assert "examined 7 of 60 sentences, drawn at random" in run(folder, "space", "--data", "my.txt")[2]
 
 
 @pytest.mark.usefixtures("no_pictures")

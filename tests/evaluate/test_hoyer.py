@@ -110,7 +110,7 @@ def test_tokens_of_a_sentence_that_are_alike_make_the_error_larger(chance) -> No
     spread = np.std([average_hoyer(codes_NZ).there_M.mean() for codes_NZ in drawn])
     told = [math.sqrt(np.mean([hoyer_error(codes_NZ, of) ** 2 for codes_NZ in drawn])) for of in (owner_N, None)]
     assert told[0] == pytest.approx(spread, rel=0.2)
-    assert told[1] < 0.6 * spread
+    assert told[1] < 0.9 * spread
 
 
 def test_the_error_is_the_jackknife_of_codes_scaled_anew(chance) -> None:

@@ -156,5 +156,5 @@ def test_the_error_of_that_size_is_that_of_the_difference_sentence_by_sentence()
     given = Estimate("importance-weighted NLL", float(nll_N.mean()), 1.0, 500, "upper", "lower", {})
     found = melbo(reconstruction_N.tolist()).estimates(nll=given, nll_N=nll_N)["melbo_meets"]
     assert found.value == pytest.approx(difference_N.mean() / math.log(10))
-    assert found.stderr == pytest.approx(2 / math.sqrt(500) / math.log(10), rel=0.01)
+    assert found.stderr == pytest.approx(2 / math.sqrt(500) / math.log(10), rel=0.1)
     assert found.stderr < reconstruction_N.std() / math.sqrt(500) / math.log(10) / 15  # that of either alone

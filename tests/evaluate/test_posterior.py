@@ -18,6 +18,7 @@ from textspace.evaluate.code_statistics import covariance_of_means, gaussian_kl,
 from textspace.evaluate.hoyer import average_hoyer, hoyer_error
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.posterior import PosteriorStatistics, posterior_statistics
+from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
@@ -244,7 +245,7 @@ def test_a_limit_spreads_over_the_split_and_is_told(tiny_model, split, monkeypat
     seen: list[int] = []
     monkeypatch.setattr(module, "make_batch", lambda split, rows: seen.extend(rows) or make_batch(split, rows))
     found = posterior_statistics(tiny_model, split, limit=10)
-    assert sorted(seen) == [len(split) * i // 10 for i in range(10)]
+    assert sorted(seen) == some_rows(len(split), 10).tolist()
     assert (found.settings["sentences"], found.settings["of"], found.sentences) == (10, len(split), 10)
     assert "at most ln 10 = 2.30" in found.estimates()["mi"].name
     seen.clear()

@@ -33,6 +33,7 @@ from textspace.evaluate.measures.tasks import Screen
 from textspace.evaluate.registry import measures_of
 from textspace.evaluate.reports.report import Report
 from textspace.evaluate.reports.text import markdown
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.suite import SUITES, chosen_measures, evaluate, fingerprint, missing, subject_of
 from textspace.noise import Noise
 from textspace.recipes import RECIPES
@@ -443,11 +444,11 @@ def test_limits_spread_over_the_splits_and_are_told(space) -> None:
     corpus = corpus_of(TEXTS, labels=["a", "b"] * 30, options=ReadOptions(valid=0.2, test=0.2))
     whole = subject_of(space, corpus)
     part = subject_of(space, corpus, effort=Effort(sentences=5), seed=3)
-    assert part.test.texts == [whole.test.texts[12 * i // 5] for i in range(5)]
-    assert part.test.labels == [whole.test.labels[12 * i // 5] for i in range(5)]
+    assert part.test.texts == [whole.test.texts[row] for row in some_rows(12, 5)]
+    assert part.test.labels == [whole.test.labels[row] for row in some_rows(12, 5)]
     assert len(part.splits["valid"]) == 5
     assert len(part.splits["train"]) == len(whole.splits["train"]) == 36  # at most 20 times as many
-    assert part.notes[-2:] == [f"{name}: 5 of 12 sentences, spread evenly" for name in ("valid", "test")]
+    assert part.notes[-2:] == [f"{name}: 5 of 12 sentences, drawn at random" for name in ("valid", "test")]
     assert (part.facts["test"].sentences, part.facts["test"].of) == (5, 12)
     assert [part.test.split.text(row) for row in range(5)] == part.test.texts
     assert part.test.seed == 3
@@ -457,7 +458,8 @@ def test_sentences_that_are_only_read_count_in_the_fingerprint(space) -> None:
     """Of 400 training sentences 100 are measured on; the others are what completeness, say, reads as text."""
     many = tiny_sentences(400)
     marks = []
-    for changed in (None, 1, 0):  # the first is spread to rows 0, 4, 8, ...
+    (kept, *_), left_out = some_rows(400, 100), int(some_rows(400, 100)[0] == 0)
+    for changed in (None, left_out, int(kept)):
         texts = [text if row != changed else "anna sees cats" for row, text in enumerate(many)]
         splits = {"train": texts, "valid": TEXTS[5:10], "test": TEXTS[:5]}
         subject = subject_of(space, splits, effort=Effort(sentences=5))

@@ -125,7 +125,7 @@ def test_the_script_finds_what_it_needs_and_makes_no_markup(text: str) -> None:
 
 def test_cards_say_what_was_found() -> None:
     text = page(features(), "space")
-    assert "read in 100 of 2,000 sentences, spread evenly" in text
+    assert "read in 100 of 2,000 sentences, drawn at random" in text
     assert 'Always on: <a href="#d1">1</a>' in text
     assert 'Dead: <a href="#d3">3</a>' in text
     assert "on in 50.0% of sentences, usually at +1.00" in text

@@ -33,6 +33,7 @@ from textspace.cli.shared import (
     print_json,
     print_table,
     read_options,
+    some_records,
     tell,
     tell_reading,
     uncut_corpus,
@@ -139,14 +140,11 @@ def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed:
     from textspace.evaluate.examination import earlier_validations, epochs_of, examine
 
     parts = [corpus.splits["valid"]] if "valid" in corpus.splits else list(corpus.splits.values())
-    total = sum(len(part) for part in parts)
-    count = min(total, EXAMINED)
-    records = enumerate(record for part in parts for record in part)
-    # Each whole number that row * count / total passes is a row to keep: `count` of them, spread evenly.
-    texts = [record.text for row, record in records if row * count // total > (row - 1) * count // total]
+    total, records = some_records(parts, EXAMINED)
+    texts = [record.text for record in records]
     tell_reading(corpus)
-    if count < total:
-        tell(f"examined {count:,} of {total:,} sentences, spread evenly")
+    if len(texts) < total:
+        tell(f"examined {len(texts):,} of {total:,} sentences, drawn at random")
     return examine(
         space.model,
         space.of_normalised().read(texts),

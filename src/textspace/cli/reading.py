@@ -19,13 +19,13 @@ from textspace.cli.shared import (
     make_folder,
     print_json,
     print_table,
+    some_records,
     tell,
     tell_reading,
     uncut_corpus,
 )
 
 if TYPE_CHECKING:
-    from textspace.data.corpus import Corpus
     from textspace.features import Dimension, Features
 
 LONGEST_TABLE = 32
@@ -44,7 +44,7 @@ def features(
             show_default=False,
         ),
     ] = None,
-    sentences: Annotated[int, typer.Option(help="Read so many at most, spread evenly.", min=1)] = 20_000,
+    sentences: Annotated[int, typer.Option(help="Read so many at most, drawn at random.", min=1)] = 20_000,
     top: Annotated[int, typer.Option(help="Sentences shown for each dimension.", min=1)] = 8,
     out: Annotated[
         Path | None, typer.Option(help="Folder for features.html and features.json; by default FOLDER/features.")
@@ -77,14 +77,15 @@ def features(
     where = out or folder / "features"
     make_folder(where)
     corpus = uncut_corpus(data, split, space.recipe, text_column, label_column, header)
-    total, texts, labels = _spread(corpus, sentences)
+    total, records = some_records(corpus.splits.values(), sentences)
+    texts = [record.text for record in records]
     tell_reading(corpus)
     if len(texts) < total:
-        tell(f"read {len(texts):,} of {total:,} sentences, spread evenly")
+        tell(f"read {len(texts):,} of {total:,} sentences, drawn at random")
     found = read_features(
         space.of_normalised(),
         texts,
-        labels if corpus.labels else None,
+        [record.label for record in records] if corpus.labels else None,
         probes=[space.normalise(text) for text in sentence or ()] or None,
         limit=len(texts),
         of=total,
@@ -98,17 +99,6 @@ def features(
         return
     _print_features(found)
     typer.echo(f"The page is in {paths['html']} (also .json).")
-
-
-def _spread(corpus: Corpus, limit: int) -> tuple[int, list[str], list[str | None]]:
-    """How many sentences a corpus has, and the texts and labels of at most `limit`, evenly spread."""
-    from textspace.evaluate.statistics import spread_rows
-
-    total = sum(len(part) for part in corpus.splits.values())
-    kept = set(spread_rows(total, limit).tolist())
-    records = enumerate(record for part in corpus.splits.values() for record in part)
-    chosen = [record for row, record in records if row in kept]
-    return total, [record.text for record in chosen], [record.label for record in chosen]
 
 
 def _print_features(found: Features) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from glob import has_magic
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,8 @@ from textspace.files import check_writable
 if TYPE_CHECKING:
     from textspace.config import Recipe
     from textspace.data.corpus import Corpus
-    from textspace.data.options import ReadOptions
+    from textspace.data.corpus import Split as TextSplit
+    from textspace.data.options import ReadOptions, Record
     from textspace.generate import Method
     from textspace.types import Estimate
 
@@ -98,6 +100,16 @@ def uncut_corpus(
     if split is not None and split not in corpus.splits:
         raise TextspaceError(f"{source} has no split {split!r}; {nearest(split, corpus.splits)}")
     return corpus if split is None else replace(corpus, splits={split: corpus.splits[split]})
+
+
+def some_records(parts: Iterable[TextSplit], limit: int) -> tuple[int, list[Record]]:
+    """How many records some splits have, and at most so many of them, drawn at random."""
+    from textspace.evaluate.statistics import some_rows
+
+    parts = list(parts)
+    total = sum(len(part) for part in parts)
+    kept = set(some_rows(total, limit).tolist())
+    return total, [record for row, record in enumerate(chain.from_iterable(parts)) if row in kept]
 
 
 def tell_reading(corpus: Corpus | None) -> None:

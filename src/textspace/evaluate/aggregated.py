@@ -15,7 +15,7 @@ from textspace.data.batching import batches_by_length, make_batch
 from textspace.errors import TextspaceError
 from textspace.evaluate.bounds import Weighted
 from textspace.evaluate.likelihood import batches_of, log_px_SB, weighted_bound
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
 from textspace.networks import evaluating
 from textspace.noise import Noise
@@ -75,7 +75,7 @@ class AggregatedPosterior:
         Args:
             model: on the device where it shall run.
             split: the sentences.
-            limit: take at most so many, spread evenly.
+            limit: take at most so many, drawn at random.
             whose: what kind of sentences they are, for the name.
             batch_tokens: padded tokens at once.
             progress: show a bar.
@@ -93,7 +93,7 @@ class AggregatedPosterior:
         if not len(split):
             raise TextspaceError("an aggregated posterior needs a sentence: give some text")
         device = next(model.parameters()).device
-        rows_N = spread_rows(len(split), limit or len(split))
+        rows_N = some_rows(len(split), limit or len(split))
         plan = batches_by_length(split.lengths[rows_N], tokens=batch_tokens)
         mean_NZ, deviation_NZ = torch.empty(2, len(rows_N), model.recipe.latent.dim, device=device)
         with evaluating(model):

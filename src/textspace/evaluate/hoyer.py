@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.evaluate.statistics import BLOCKS, ROUNDING
+from textspace.evaluate.statistics import BLOCKS, ROUNDING, block_numbers
 
 __all__ = ["AVERAGE_HOYER", "Hoyer", "average_hoyer", "deviations", "hoyer", "hoyer_error"]
 
@@ -80,7 +80,8 @@ def hoyer_error(codes_NZ: Floats, sentence_N: Integers | None = None) -> float |
     blocks = min(BLOCKS, int(number_N.max(initial=-1)) + 1)
     if blocks < 2:
         return None
-    kept_BN = (number_N % blocks != np.arange(blocks)[:, None]).astype(np.float64)
+    block_N = block_numbers(int(number_N.max()) + 1, blocks)[number_N]
+    kept_BN = (block_N != np.arange(blocks)[:, None]).astype(np.float64)
     left_B1 = kept_BN.sum(1, keepdims=True)
     work_NZ = codes_NZ - codes_NZ.mean(0)  # used again and again: memory costs more here than arithmetic
     mean_BZ = kept_BN @ work_NZ / left_B1

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.statistics import BLOCKS
+from textspace.evaluate.statistics import BLOCKS, block_numbers
 
 __all__ = ["FEWEST_SENTENCES", "Cosine", "Isotropy", "Ranked", "isotropy_of"]
 
@@ -119,7 +119,7 @@ def isotropy_of(
     names_N, sentence_M = np.unique(sentence_M, return_inverse=True)
     if len(names_N) < 2:
         raise TextspaceError(_TOO_FEW.format(len(names_N)))
-    blocks_N = np.arange(len(names_N)) % min(BLOCKS, len(names_N))
+    blocks_N = block_numbers(len(names_N), min(BLOCKS, len(names_N)))
     units_MD = vectors_MD / norm_M[:, None]
 
     random_K = _apart(units_MD, np.zeros_like(token_M), sentence_M, blocks_N).similarity_KW[:, 0]

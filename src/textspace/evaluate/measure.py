@@ -71,7 +71,7 @@ class Effort:
 
     importance_samples: int = 500
     sentences: int = 10_000
-    """Test sentences at most, spread evenly; the report says how many there were."""
+    """Test sentences at most, drawn at random; the report says how many there were."""
     decoded: int = 2_000
     """Sentences that are decoded at most."""
     pairs: int = 100_000

@@ -17,7 +17,7 @@ from textspace.data.batching import batches_by_length, make_batch
 from textspace.distributions import Delta, Implicit, SpikeAndSlab, draw, moments
 from textspace.evaluate.code_statistics import Mean, covariance_of_means, gaussian_kl, mean_cosine, mutual_information
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
 from textspace.networks import evaluating
 from textspace.noise import Noise
@@ -209,7 +209,7 @@ def posterior_statistics(
         model: on the device where it shall run.
         split: the sentences.
         seed: of the noise, which is keyed by sentence.
-        limit: take at most so many sentences, spread evenly over the split; where every token has a code, about
+        limit: take at most so many sentences, drawn at random over the split; where every token has a code, about
             as many as have so many tokens.
         batch_tokens: padded tokens at once; by default as many as fit.
         progress: show a bar.
@@ -220,11 +220,11 @@ def posterior_statistics(
     sentence_M: Integers | None = None  # of each code, where a sentence has several
     if model.is_token_level:
         sentences = int((limit or TOKENS) / np.mean(split.encoder_lengths))
-        rows_N = spread_rows(len(split), min(len(split), max(sentences, 2)))
+        rows_N = some_rows(len(split), min(len(split), max(sentences, 2)))
         tokens_N = np.asarray(split.encoder_lengths)[rows_N]
         ends_N, sentence_M = tokens_N.cumsum(), np.arange(len(rows_N)).repeat(tokens_N)
     else:
-        rows_N = spread_rows(len(split), min(len(split), limit or SENTENCES))
+        rows_N = some_rows(len(split), min(len(split), limit or SENTENCES))
         ends_N = np.arange(1, len(rows_N) + 1)
     count = int(ends_N[-1])
     if count < 2:

@@ -18,7 +18,7 @@ from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Sentences, Subject
 from textspace.evaluate.sources import source_names
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 
 if TYPE_CHECKING:
     from textspace.space import Space
@@ -75,7 +75,7 @@ def subject_of(
         space: what is measured.
         source: a `Corpus`, or what `open_corpus` takes.
         effort: how much work measures may spend; `effort.sentences` limits the test and the validation split, and
-            `TRAINING_TIMES` as many the training split, spread evenly.
+            `TRAINING_TIMES` as many the training split, drawn at random.
         seed: of all randomness.
         options: how to read the source.
         folder: of the space.
@@ -207,10 +207,10 @@ def _sentences(
     names: Sequence[str],
 ) -> Sentences:
     count = min(len(split), most)
-    rows = spread_rows(len(split), count)
+    rows = some_rows(len(split), count)
     texts = [split.text(int(row)) for row in rows]
     if count < len(split):
-        notes.append(f"{name}: {count:,} of {len(split):,} sentences, spread evenly")
+        notes.append(f"{name}: {count:,} of {len(split):,} sentences, drawn at random")
         chosen = EncodedSplit.of(texts, space.tokenizer, space.recipe.text.max_tokens)
     else:
         chosen = split

@@ -54,7 +54,7 @@ def page(features: Features, name: str) -> str:
 def _header(features: Features, name: str) -> str:
     read = f"{features.sentences:,} sentences"
     if features.sentences < features.of:
-        read = f"{features.sentences:,} of {features.of:,} sentences, spread evenly"
+        read = f"{features.sentences:,} of {features.of:,} sentences, drawn at random"
     how = (
         "A dimension is on in a sentence where that is at least as probable as not; the sentences in which it is on "
         "are held against those in which it is off. One that is never off, or is on with both signs, is also read by "

@@ -13,7 +13,7 @@ from textspace.checks import whole_number
 from textspace.data.cells import label_of
 from textspace.errors import TextspaceError
 from textspace.evaluate.posterior import ACTIVE_ABOVE
-from textspace.evaluate.statistics import spread_rows, standard_error
+from textspace.evaluate.statistics import some_rows, standard_error
 from textspace.features.activity import Activity, activity, told_before
 from textspace.features.labels import SHUFFLES, association
 from textspace.features.results import Association, Dimension, Example, Features, Side, SideName, State
@@ -71,7 +71,7 @@ def read_features(
         texts: sentences.
         labels: of the sentences; None or NaN for one without.
         probes: a sentence, or several, in which every dimension is switched; by default the first `PROBES`.
-        limit: of more sentences than these so many are read, spread evenly.
+        limit: of more sentences than these so many are read, drawn at random.
         of: how many sentences there were, where `texts` are themselves spread over more.
         top: sentences shown of each side.
         seed: of the shuffled labels.
@@ -83,7 +83,7 @@ def read_features(
     given = listed(texts)
     given_labels = None if labels is None else [label_of(label) for label in labels]
     _check(space, given, given_labels, limit, top)
-    rows = spread_rows(len(given), limit).tolist()
+    rows = some_rows(len(given), limit).tolist()
     reader, kept = space.of_normalised(), [space.normalise(given[row]) for row in rows]
     kept_labels = None if given_labels is None else [given_labels[row] for row in rows]
     notes: list[str] = []

@@ -153,7 +153,7 @@ class Features:
         space: its recipe.
         gated: whether its dimensions can be off.
         sentences: how many were read.
-        of: how many there were; those read are spread evenly over them.
+        of: how many there were; those read are drawn from them at random.
         classes: sentences with each label.
         dimensions: in order.
         probes: the sentences in which dimensions were switched.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from textspace.data.content import Sketch
 from textspace.data.encoded import EncodedSplit
 from textspace.data.preparing import Prepared
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 
 __all__ = ["notes_on", "unknown_shares"]
 
@@ -53,7 +53,7 @@ def _unknown(shares: Mapping[str, float]) -> list[str]:
 
 
 def _met(name: str, split: EncodedSplit, known: list[str]) -> list[str]:
-    rows = spread_rows(len(split), LOOKED_UP)
+    rows = some_rows(len(split), LOOKED_UP)
     met, looked_up = Sketch.of(*known).met(split.text(int(row)) for row in rows)
     if not met:
         return []

@@ -207,4 +207,4 @@ def test_a_collapsed_space_is_at_the_majority(space, chance) -> None:
     labels = {name: ["cats" if "cats" in text else "none" for text in own] for name, own in texts.items()}
     found = clusters(subject_on(space, texts, labels)).estimates
     assert found["one_to_one"].value == found["majority"].value
-    assert found["one_to_one_mean"].stderr == 0
+    assert found["one_to_one_mean"].settings["spread"] == 0

@@ -24,6 +24,7 @@ from textspace.evaluate.measures.completeness import (
 )
 from textspace.evaluate.measures.language_models import language_model_of_text
 from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
+from textspace.evaluate.statistics import some_rows
 from textspace.lengths import METRIC
 from textspace.recipes import RECIPES
 from textspace.space import Space
@@ -192,7 +193,7 @@ def test_the_measure_runs_on_a_small_space_and_repeats_itself(space) -> None:
     subject = subject_on(space, splits, effort=effort)
     found = completeness(subject)
     model, learnt_from = language_model_of_text(subject)
-    real = [TEXTS[60:][row * len(TEXTS[60:]) // 20] for row in range(20)]
+    real = [TEXTS[60:][row] for row in some_rows(len(TEXTS[60:]), 20)]
     expected = likelihood(model, subject.encoded(real)).estimates()["nll_ppl_word"]
     assert found.estimates["perplexity_real"].value == expected.value
     assert f"{learnt_from} training sentences" in found.estimates["perplexity_prior"].name

@@ -13,6 +13,7 @@ from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Subject
 from textspace.evaluate.measures.kept_dimensions import grid, kept, kept_dimensions, losses_of_codes, size_order
 from textspace.evaluate.measures.reconstruction import greedy_method
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.text_metrics import corpus_bleu
 from textspace.space import Space
 
@@ -91,7 +92,7 @@ def test_reconstruction_is_that_of_the_codes_that_are_kept(points: Space) -> Non
     texts = tiny_sentences(60)
     subject = subject_on(points, texts, effort=Effort(decoded=40))
     found = kept_dimensions(subject)
-    rows = np.arange(40) * 60 // 40
+    rows = some_rows(60, 40)
     sentences = subject_on(points, [texts[row] for row in rows]).test
     codes_NZ = subject.test.means_NZ
     few_NZ = kept(codes_NZ, size_order(codes_NZ, codes_NZ.std(0)), 2)[rows]

@@ -16,10 +16,12 @@ from small_subjects import subject_on, untrained
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import PERTURBATION, Effort, Findings
+from textspace.evaluate.measures.pairwise import partners
 from textspace.evaluate.measures.perturbed import MEASURES, _Numbers, _similarity, overfitting, reconstruction_by_code
 from textspace.evaluate.measures.reconstruction import originals_of
-from textspace.evaluate.statistics import plus_minus
+from textspace.evaluate.statistics import plus_minus, some_rows
 from textspace.evaluate.text_metrics import sentence_bleu
+from textspace.noise import seed_of
 from textspace.recipes import RECIPES
 from textspace.space import Space
 
@@ -73,7 +75,8 @@ def spoilt(texts: list[str], rows: range, word: int = 0) -> list[str]:
 
 def test_a_copier_is_perfect_from_every_code_and_all_are_alike(space: Space, say: Say) -> None:
     left = say(*[TEXTS] * 4)
-    found = reconstruction_by_code(subject_on(space, TEXTS))
+    subject = subject_on(space, TEXTS)
+    found = reconstruction_by_code(subject)
     assert not left
     for kind in ("mean", "sample", "perturbed"):
         assert value(found, f"bleu1_{kind}") == pytest.approx(1)
@@ -113,7 +116,10 @@ def test_shares_and_similarities_are_those_made_by_hand(space: Space, say: Say) 
         sentence_bleu(perturbed, samples, 1).mean() / 100
     )
     assert value(found, "like_sample_equal_second") == 1
-    others = samples[1:] + samples[:1]
+    (other_N,) = partners(40, 1, np.random.default_rng(seed_of(subject.seed, "other sentence")))
+    assert sorted(other_N) == list(range(40))
+    assert not (other_N == np.arange(40)).any()
+    others = [samples[row] for row in other_N]
     assert value(found, "like_sample_bleu1_other") == pytest.approx(sentence_bleu(others, samples, 1).mean() / 100)
     rows = found.tables["by_code"].rows
     assert [row[0] for row in rows][2] == "samples with 10 times the posterior's deviation"
@@ -199,7 +205,7 @@ def test_bands_of_length_have_their_own_scores_and_losses(space: Space) -> None:
     error = residual_N.std(ddof=1) / math.sqrt(short.sum()) / tokens_N[short].mean()
     assert estimate.stderr == pytest.approx(error)
     assert (estimate.settings["end_token"], estimate.settings["samples"]) == ("included", 1)
-    decoded = [texts[row] for row in np.arange(20) * 41 // 20]
+    decoded = [texts[row] for row in some_rows(41, 20)]
     chosen = [row for row, text in enumerate(decoded) if len(text.split()) <= 5]
     made = space.reconstruct(decoded)
     some = [made[row] for row in chosen], [decoded[row] for row in chosen]

@@ -105,15 +105,19 @@ def test_label_counts_are_those_that_a_balanced_draw_reaches() -> None:
     assert label_counts(np.arange(120).repeat(2)) == []
 
 
-def test_accuracies_have_the_spread_of_runs_or_the_error_of_sentences() -> None:
+def test_accuracies_have_the_error_of_sentences_and_of_runs() -> None:
     correct_RN = np.array([[1, 1, 0, 0], [1, 1, 1, 0]], bool)
     several = accuracy_over_seeds("x", correct_RN, {})
     assert (several.value, several.n, several.settings["runs"]) == (62.5, 4, 2)
-    assert several.stderr == pytest.approx(np.std([50, 75], ddof=1))
-    assert str(several.settings["error"]).startswith("spread")
+    over_sentences = np.std([100, 100, 50, 0], ddof=1) / 2
+    spread = np.std([50, 75], ddof=1)
+    assert several.settings["spread"] == pytest.approx(spread)
+    assert several.stderr == pytest.approx(math.hypot(over_sentences, spread / math.sqrt(2)))
+    assert several.settings["error"] == "standard error over sentences and runs"
     one = accuracy_over_seeds("x", correct_RN[1:], {})
     assert one.stderr == pytest.approx(100 * math.sqrt(0.75 * 0.25 / 3))
-    assert str(one.settings["error"]).startswith("standard error")
+    assert one.settings["error"] == "standard error over sentences"
+    assert "spread" not in one.settings
     assert accuracy_over_seeds("x", correct_RN[:1, :1], {}).stderr is None
 
 

@@ -24,6 +24,7 @@ from textspace.evaluate.measures.samples import (
     prior_samples,
     sample_language_model,
 )
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.text_metrics import distinct_ngrams, self_bleu, word_edit_distance
 from textspace.generate import Greedy
 from textspace.model import Model
@@ -101,7 +102,7 @@ def test_lengths_and_shares_of_a_dice_of_words(dice: Dice) -> None:
 def test_variety_is_that_of_the_samples_and_of_as_many_real_sentences(dice: Dice) -> None:
     space = dice({END: 0.15})
     found = prior_samples(subject_of(space, Effort(prior_samples=40), test=TEXTS))
-    for key, texts in (("samples", drawn(space, 40)), ("real", TEXTS[::3])):
+    for key, texts in (("samples", drawn(space, 40)), ("real", [TEXTS[row] for row in some_rows(len(TEXTS), 40)])):
         assert value(found, f"self_bleu4_{key}") == pytest.approx(np.nanmean(self_bleu(texts)))
         for n in (1, 2, 3):
             estimate = found.estimates[f"distinct{n}_{key}"]
@@ -113,7 +114,7 @@ def test_variety_is_that_of_the_samples_and_of_as_many_real_sentences(dice: Dice
     assert {len(row) for row in found.tables["prior_samples"].rows} == {len(found.tables["prior_samples"].columns)}
     # the dice has no grammar: its pairs of words are more varied than real ones
     assert value(found, "distinct2_samples") > value(found, "distinct2_real") + 0.1
-    assert value(found, "self_bleu4_samples") < value(found, "self_bleu4_real") - 5
+    assert value(found, "self_bleu4_samples") < value(found, "self_bleu4_real") - 2
 
 
 def test_fewer_test_sentences_mean_fewer_samples(dice: Dice) -> None:

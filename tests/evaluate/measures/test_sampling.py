@@ -18,6 +18,7 @@ from textspace.evaluate.measures import language_models
 from textspace.evaluate.measures.language_models import language_model_of_text
 from textspace.evaluate.measures.samples import sample_language_model
 from textspace.evaluate.measures.sampling import MEASURES, REAL, WAYS, sampling_ways
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.text_metrics import distinct_ngrams
 from textspace.model import Model
 from textspace.noise import seed_of
@@ -85,7 +86,7 @@ def test_numbers_are_those_of_what_the_space_samples(tiny: Prepared) -> None:
         "dim": space.sample(30, deviation="dim", seed=seed),
         "aggregated": space.sample(30, of=train, seed=seed),
         "chain": space.sample(30, chain=5, seed=seed),
-        "real": [test[row] for row in np.arange(30) * 40 // 30],
+        "real": [test[row] for row in some_rows(40, 30)],
     }
     assert list(direct) == KEYS
     model = language_model_of_text(subject).model

@@ -9,6 +9,7 @@ from small_subjects import subject_on, untrained
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort
 from textspace.evaluate.measures.variety import FEWEST, SHOWN, STRENGTHS, VARIANTS, Varied, varied, variety
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.text_metrics import self_bleu, sentence_bleu
 from textspace.noise import seed_of
 from textspace.recipes import RECIPES
@@ -67,7 +68,7 @@ def test_variants_are_those_of_the_space(space) -> None:
     texts = tiny_sentences(30)
     subject = subject_on(space, texts, seed=4)
     found = variety(subject)
-    sources = [texts[row * 30 // FEWEST] for row in range(FEWEST)]
+    sources = [texts[row] for row in some_rows(30, FEWEST)]
     seed = seed_of(4, "variants")
     for strength, key in zip(STRENGTHS, ("0_5", "1", "1_5", "2"), strict=True):
         repeated = [source for source in sources for _ in range(VARIANTS)]
@@ -142,7 +143,7 @@ def test_more_effort_varies_more_sentences_and_none_without_words(space) -> None
 def test_tokens_with_codes_are_varied_too(token_space) -> None:
     texts = tiny_sentences(30)
     found = variety(subject_on(token_space, texts, seed=4))
-    sources = [texts[row * 30 // FEWEST] for row in range(FEWEST)]
+    sources = [texts[row] for row in some_rows(30, FEWEST)]
     codes = token_space.encode([sources[0]] * VARIANTS, what="sample", strength=1.0, seed=seed_of(4, "variants"))
     assert [len(code_TZ) for code_TZ in codes] == [len(sources[0].split()) + 2] * VARIANTS
     shown = found.tables["variants"].rows

@@ -25,7 +25,7 @@ from textspace.data.tokenizers import Tokenizer, train_tokenizer
 from textspace.encoders import RecurrentEncoder, States
 from textspace.errors import TextspaceError
 from textspace.evaluate.rankings import counts_of, quality, ranks
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import View
@@ -47,7 +47,7 @@ MOST_TOKENS = 150
 """Longer questions and answers are cut."""
 
 MOST_VALID = 500
-"""Validation questions that are looked at after each epoch, spread evenly."""
+"""Validation questions that are looked at after each epoch, drawn at random."""
 
 TOKENS_AT_ONCE = 2**13
 
@@ -141,7 +141,7 @@ def train_ranker(
     if valid is None:
         train, valid = [q for row, q in enumerate(train) if row % 10], train[::10]
     valid = [question for question in valid if question.can_be_ranked]
-    valid = [valid[row] for row in spread_rows(len(valid), MOST_VALID)]
+    valid = [valid[row] for row in some_rows(len(valid), MOST_VALID)]
     if not train or not valid:
         raise TextspaceError("a ranker learns from questions with right and wrong answers, and there are too few")
     learnt = train_tokenizer(tokenizer, (text for question in train for text in (question.text, *question.answers)))

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Sentences, Subject
+from textspace.evaluate.statistics import OVER_SENTENCES, standard_error
 from textspace.networks import perceptron
 from textspace.noise import seed_of
 from textspace.types import Estimate, Settings
@@ -124,17 +125,15 @@ def accuracy(
 def accuracy_over_seeds(
     name: str, correct_RN: NDArray[Any], settings: Settings, better: Literal["higher"] | None = "higher"
 ) -> Estimate:
-    """The mean per cent right of several runs with their spread; of a single run, with its error over sentences."""
+    """The mean per cent right of several runs, with its error over sentences and runs; settings have their spread."""
     runs, n = correct_RN.shape
     per_run_R = 100.0 * correct_RN.mean(1)
-    error: float | None = None
+    error, how = standard_error(100.0 * correct_RN.mean(0)), {**settings, "error": OVER_SENTENCES, "runs": runs}
     if runs > 1:
-        error, what = float(per_run_R.std(ddof=1)), "spread (standard deviation) over seeds"
-    else:
-        what = "standard error over sentences"
-        if n > 1:
-            error = float(100 * correct_RN[0].std(ddof=1) / math.sqrt(n))
-    return Estimate(name, float(per_run_R.mean()), error, n, "none", better, {**settings, "error": what, "runs": runs})
+        spread = float(per_run_R.std(ddof=1))
+        error = math.hypot(error or 0.0, spread / math.sqrt(runs))
+        how |= {"error": "standard error over sentences and runs", "spread": spread}
+    return Estimate(name, float(per_run_R.mean()), error, n, "none", better, how)
 
 
 def majority_estimate(train_N: Ints, test_N: Ints) -> Estimate:

@@ -23,7 +23,7 @@ from textspace.evaluate.measures.classifiers import (
     per_sentence,
     random_state,
 )
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.progress import track
 from textspace.types import Estimate
 
@@ -36,7 +36,7 @@ MANY_COMPONENTS = 10
 """Components of the second figure, the default of the code published with Li et al. 2019; twice the classes if more."""
 
 FITTED = 20_000
-"""Training sentences that mixtures are fitted to, spread evenly over all: more take minutes and change little."""
+"""Training sentences that mixtures are fitted to, drawn at random from all: more take minutes and change little."""
 
 FULL_COVARIANCE = 128
 """Beyond so many dimensions covariances are diagonal: full ones take too long and too much data."""
@@ -110,7 +110,7 @@ def clusters(subject: Subject) -> Findings:
     classes, (train, valid, test) = labelled(subject, "train", "valid", "test")
     known(valid.classes_N)  # or no cluster can be named
     train_NZ, valid_NZ, test_NZ = (split.sentences.means_NZ for split in (train, valid, test))
-    train_NZ = train_NZ[spread_rows(len(train_NZ), FITTED)]
+    train_NZ = train_NZ[some_rows(len(train_NZ), FITTED)]
     runs = subject.effort.repeats
     many = max(MANY_COMPONENTS, 2 * len(classes))
     estimates: dict[str, Estimate] = {}

@@ -20,7 +20,7 @@ from textspace.evaluate.measures.language_models import LanguageModel, language_
 from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
 from textspace.evaluate.measures.reconstruction import greedy_method
 from textspace.evaluate.measures.samples import Numbers
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.text_metrics import written
 from textspace.noise import seed_of
 from textspace.paths import interpolated
@@ -271,7 +271,7 @@ def completeness(subject: Subject) -> Findings:
     count = min(len(subject.test), subject.effort.prior_samples, subject.effort.decoded)
     if count < 2:
         raise TextspaceError(f"points lie between two sentences, and there is {count}")
-    texts = [subject.test.texts[row] for row in spread_rows(len(subject.test), count)]
+    texts = [subject.test.texts[row] for row in some_rows(len(subject.test), count)]
     split = subject.encoded(texts)
     method = greedy_method(split)
     partner_N = partners(count, 1, np.random.default_rng(seed_of(subject.seed, "other sentences")))[0]

@@ -15,7 +15,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, given_beforehand
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.classifiers import one_thread
-from textspace.evaluate.statistics import ROUNDING, spread_rows, standard_error
+from textspace.evaluate.statistics import ROUNDING, some_rows, standard_error
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Bound, Estimate, Settings
@@ -110,7 +110,7 @@ def factors(subject: Subject) -> Findings:
     outside = len(test) - len(test_rows)
     if train is not None:
         read_from = "train split"
-        spread = spread_rows(len(train), TRAINING_SENTENCES)
+        spread = some_rows(len(train), TRAINING_SENTENCES)
         train_rows, train_truth = _parsed(train, spread, subject.show_progress)
         train_MZ = train.means_NZ[train_rows]
     else:

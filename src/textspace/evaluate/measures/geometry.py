@@ -26,7 +26,7 @@ from textspace.evaluate.measures.pairwise import (
     random_pairs,
     ratio_of_nearest,
 )
-from textspace.evaluate.statistics import Ratio, plus_minus, spread_rows
+from textspace.evaluate.statistics import Ratio, plus_minus, some_rows
 from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.noise import Noise, seed_of
 from textspace.progress import track
@@ -289,7 +289,7 @@ def code_overlap(subject: Subject) -> Findings:
         shares = [plus_minus(*share) for _, share in found.values()]
         rows.append((symbol, *means, shares[0], round(equal, 3), *shares[1:]))
         shown = {
-            name: values[spread_rows(len(values), DRAWN_VALUES)].round(3).tolist() for name, values in series.items()
+            name: values[some_rows(len(values), DRAWN_VALUES)].round(3).tolist() for name, values in series.items()
         }
         title = f"{symbol} for the same and for other sentences, {next(iter(found.values()))[1].value:.2f} in common"
         pictures[f"overlap_{key}"] = Picture("histogram", title, shown, x_label=f"{symbol}, nats", y_label="share")

@@ -19,7 +19,7 @@ from textspace.evaluate.isotropy import FEWEST_SENTENCES, Cosine, Isotropy, isot
 from textspace.evaluate.layers import layers_of
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.tasks import best_spelling, read_pairs
-from textspace.evaluate.statistics import BLOCKS, plus_minus, spread_rows
+from textspace.evaluate.statistics import BLOCKS, plus_minus, some_rows
 from textspace.noise import seed_of
 from textspace.types import Estimate, Settings
 
@@ -160,7 +160,7 @@ def _sentences(subject: Subject) -> tuple[list[str], str, Space, list[str]]:
     folder = subject.task_files
     pairs = None if folder is None else read_pairs(folder, "sts/STS12", "sts")
     texts = subject.test.texts if pairs is None else list(dict.fromkeys([*pairs.first, *pairs.second]))
-    texts = [texts[row] for row in spread_rows(len(texts), subject.effort.sentences)]
+    texts = [texts[row] for row in some_rows(len(texts), subject.effort.sentences)]
     if pairs is None:
         return texts, f"{len(texts):,} test sentences", subject.test.coder, texts
     spelling = best_spelling(subject.space, texts)

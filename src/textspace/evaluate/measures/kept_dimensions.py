@@ -24,9 +24,9 @@ from textspace.evaluate.measures.classifiers import (
     labelled,
     majority_estimate,
 )
-from textspace.evaluate.measures.reconstruction import OVER_SENTENCES, Originals, greedy_method, originals_of, shown
+from textspace.evaluate.measures.reconstruction import Originals, greedy_method, originals_of, shown
 from textspace.evaluate.measures.sparsity import sparse_codes
-from textspace.evaluate.statistics import BLOCKS, Ratio, spread_rows
+from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, some_rows
 from textspace.evaluate.text_metrics import corpus_bleu
 from textspace.model import Model
 from textspace.noise import Noise, seed_of
@@ -215,7 +215,7 @@ class _Probe:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         _, (self.train, self.test) = labelled(subject, "train", "test")
-        self.rows_N = spread_rows(len(self.train), PROBED)
+        self.rows_N = some_rows(len(self.train), PROBED)
         self.seed = seed_of(subject.seed, "kept dimensions")
         self.C = fit_linear(self.train.sentences.means_NZ[self.rows_N], self._classes_N, seed=self.seed).C
         self.majority = majority_estimate(self._classes_N, self.test.classes_N)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from textspace.evaluate.measure import Subject
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.recipes import RECIPES
@@ -31,7 +31,7 @@ STEPS_BETWEEN = 25
 """Steps at least between two looks at the sentences that select its weights."""
 
 HELD_OUT = 10
-"""Every so-manieth sentence of a language model's text selects its weights instead of being learnt from."""
+"""One of so many sentences of a language model's text selects its weights instead of being learnt from."""
 
 
 class LanguageModel(NamedTuple):
@@ -52,8 +52,9 @@ def train_language_model(texts: Sequence[str], subject: Subject, purpose: str) -
     """
     space = subject.space
     granted = subject.effort.language_model_epochs
-    selecting = [text for row, text in enumerate(texts) if row % HELD_OUT == HELD_OUT - 1] or list(texts)
-    learnt = [text for row, text in enumerate(texts) if row % HELD_OUT != HELD_OUT - 1]
+    held_out = set(some_rows(len(texts), len(texts) // HELD_OUT).tolist())
+    selecting = [texts[row] for row in sorted(held_out)] or list(texts)
+    learnt = [text for row, text in enumerate(texts) if row not in held_out]
     base = RECIPES["gru-lm"]
     batch = base.training.batch.sentences or 1
     often = math.ceil(STEPS_BETWEEN * batch / len(learnt))
@@ -96,6 +97,6 @@ def language_model_of_text(subject: Subject) -> LanguageModel:
     """One of the training split, trained once for all measures."""
     train = subject.splits["train"]
     if "language model" not in subject.kept:
-        texts = [train.texts[row] for row in spread_rows(len(train), MOST_TRAINING)]
+        texts = [train.texts[row] for row in some_rows(len(train), MOST_TRAINING)]
         subject.kept["language model"] = train_language_model(texts, subject, "all real")
     return subject.kept["language model"]

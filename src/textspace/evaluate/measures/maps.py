@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from textspace.data.batching import batches_by_length, make_batch
 from textspace.evaluate.measure import Findings, Measure, Picture, Sentences, Subject
-from textspace.evaluate.measures.reconstruction import OVER_SENTENCES
-from textspace.evaluate.statistics import Ratio, spread_rows
+from textspace.evaluate.statistics import OVER_SENTENCES, Ratio, some_rows
 from textspace.networks import evaluating
 from textspace.types import Estimate
 
@@ -26,7 +25,7 @@ __all__ = ["MEASURES", "FeaturePlane", "code_map", "feature_map", "feature_plane
 Floats = NDArray[np.float64]
 
 SHOWN_POINTS = 2_000
-"""Of a map, spread evenly."""
+"""Of a map, drawn at random."""
 
 SHOWN_GROUPS = 9
 """Colours of a map, the most frequent labels; all others share one more."""
@@ -71,7 +70,7 @@ def code_map(subject: Subject) -> Findings:
             1 / float((shares**2).sum()) if shares.any() else 0.0,
         ),
     }
-    rows_N = spread_rows(len(test), SHOWN_POINTS)
+    rows_N = some_rows(len(test), SHOWN_POINTS)
     return Findings(estimates, pictures={"map": _map("Codes", test, rows_N, _plane(along_NZ[rows_N]), shares)})
 
 
@@ -143,7 +142,7 @@ def feature_plane(model: Model, split: EncodedSplit, most: int = SHOWN_POINTS) -
     mean over a sentence's tokens. None for a language model and for fewer than two sentences."""
     if model.posterior is None or len(split) < 2:
         return None
-    rows_N = spread_rows(len(split), most)
+    rows_N = some_rows(len(split), most)
     plan = batches_by_length(split.lengths[rows_N], tokens=TOKENS_AT_ONCE)
     device = next(model.parameters()).device
     parts = []

@@ -16,7 +16,7 @@ from textspace.evaluate.bounds import Floats, Likelihood, Weighted
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.melbo import STEADY_FROM, Melbo, SizeCurve
-from textspace.evaluate.statistics import spread_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.types import EndToken, Estimate
 
 __all__ = ["MEASURES", "melbo"]
@@ -109,7 +109,7 @@ def _proposals(subject: Subject, prior: AggregatedPosterior | None) -> tuple[_Pr
     space, samples = subject.space, subject.effort.importance_samples
     source = subject.splits.get("valid", subject.test)
     half = len(source) if source is not subject.test else (len(source) + 1) // 2
-    texts = [source.texts[int(row)] for row in spread_rows(len(source), min(TUNED_ON, half))]
+    texts = [source.texts[int(row)] for row in some_rows(len(source), min(TUNED_ON, half))]
     split = subject.encoded(texts)
     own: dict[float | None, float] = {}
     mixed: dict[float | None, float] = {}

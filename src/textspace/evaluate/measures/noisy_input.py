@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.measures.reconstruction import OVER_SENTENCES, mean_shown, originals_of, shown
-from textspace.evaluate.statistics import standard_error
+from textspace.evaluate.measures.reconstruction import mean_shown, originals_of, shown
+from textspace.evaluate.statistics import OVER_SENTENCES, standard_error
 from textspace.noise import seed_of
 from textspace.types import Bound, Estimate, Settings
 

@@ -28,16 +28,9 @@ from textspace.evaluate.measure import (
     Subject,
     Table,
 )
-from textspace.evaluate.measures.pairwise import error_of_mean
-from textspace.evaluate.measures.reconstruction import (
-    OVER_SENTENCES,
-    Originals,
-    bands_of,
-    greedy_method,
-    originals_of,
-    shown,
-)
-from textspace.evaluate.statistics import BLOCKS, Ratio, plus_minus, spread_rows, standard_error
+from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
+from textspace.evaluate.measures.reconstruction import Originals, bands_of, greedy_method, originals_of, shown
+from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, plus_minus, some_rows, standard_error
 from textspace.evaluate.text_metrics import corpus_bleu, sentence_bleu, word_edit_distance, written
 from textspace.noise import seed_of
 from textspace.types import Estimate, Settings
@@ -208,11 +201,10 @@ def _similarity(subject: Subject, numbers: _Numbers, originals: Originals, made:
         "perturbed": (f"that from {_KINDS['perturbed']}", made["perturbed"]),
         "second": ("that from a second posterior sample (the most to be had)", second),
     }
+    other_KN = partners(len(texts), 1, np.random.default_rng(seed_of(subject.seed, "other sentence")))
     if len(texts) > 1:
-        others = made["sample"][1:] + made["sample"][:1]
-        kinds["other"] = "the sampled reconstruction of the next sentence (the least)", others
-    row_N = np.arange(len(texts))
-    pairs_N2 = np.stack([np.roll(row_N, -1), row_N], axis=1)
+        others = [made["sample"][row] for row in other_KN[0]]
+        kinds["other"] = "the sampled reconstruction of another sentence (the least)", others
     rows: list[Cells] = []
     for key, (words, candidates) in kinds.items():
         found = _Compared.of(candidates, made["sample"])
@@ -223,7 +215,7 @@ def _similarity(subject: Subject, numbers: _Numbers, originals: Originals, made:
         if key == "other":
             ratio_N = Ratio.of(found.edits_N, found.words_N).each_sentence(found.edits_N, found.words_N)
             for each, told, values_N in zip(keys, names, (found.bleu1_N, ratio_N, equal_N), strict=True):
-                numbers.mean_of_pairs(each, told, values_N, pairs_N2)
+                numbers.mean_of_pairs(each, told, values_N, pairs_of(other_KN))
         else:
             numbers.mean(bleu1, names[0], found.bleu1_N, None)
             numbers.ratio(edits, names[1], found.edits_N, found.words_N, None)
@@ -292,7 +284,7 @@ def overfitting(subject: Subject) -> Findings:
     A space that has learnt its training sentences by heart reconstructs them better than others.
     """
     space, train, test = subject.space, subject.splits["train"], subject.test
-    rows_N = spread_rows(len(train), len(test))
+    rows_N = some_rows(len(train), len(test))
     sets = {"train": [train.texts[row] for row in rows_N], "test": test.texts}
     learnt = likelihood(
         space.model,
@@ -318,7 +310,7 @@ def overfitting(subject: Subject) -> Findings:
         name = f"reconstruction, -E_q log p(x|z), nats per token (end counted), one posterior sample, {what}"
         nats_N, counts_N = scored[key].reconstruction_N, scored[key].counts_N["token"]
         estimates[f"nats_per_token_{key}"] = per_unit(name, nats_N, counts_N, "none", settings)
-        few = spread_rows(len(texts), subject.effort.decoded)
+        few = some_rows(len(texts), subject.effort.decoded)
         some = subject.encoded([texts[row] for row in few])
         made = subject.test.coder.reconstruct(
             [texts[row] for row in few], method=greedy_method(some), show_progress=subject.show_progress

@@ -12,14 +12,13 @@ from textspace.data.encoded import EncodedSplit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import PERTURBATION, Cells, CodeKind, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.sources import rows_by_source
-from textspace.evaluate.statistics import BLOCKS, Ratio, plus_minus, spread_rows, standard_error
+from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, plus_minus, some_rows, standard_error
 from textspace.evaluate.text_metrics import Scores, score_reconstructions, written
 from textspace.generate import Beam, Greedy, Method
 from textspace.types import Estimate, Settings
 
 __all__ = [
     "MEASURES",
-    "OVER_SENTENCES",
     "Originals",
     "bands_of",
     "greedy_method",
@@ -41,8 +40,6 @@ BEAM_WIDTH = 5
 MOST_TOKENS = 200
 """Where decoding stops, unless an original is longer."""
 
-OVER_SENTENCES = "standard error over sentences"
-
 
 # Reconstructions
 
@@ -58,7 +55,7 @@ class Originals(NamedTuple):
 
 def originals_of(subject: Subject) -> Originals:
     space = subject.space
-    rows_N = spread_rows(len(subject.test), subject.effort.decoded)
+    rows_N = some_rows(len(subject.test), subject.effort.decoded)
     texts = [subject.test.texts[row] for row in rows_N]
     split = subject.encoded(texts)
     return Originals(rows_N, split, written(split, space.tokenizer))

@@ -17,7 +17,15 @@ from textspace.evaluate.measures.language_models import (
     language_model_of_text,
     train_language_model,
 )
-from textspace.evaluate.statistics import SAFE_SIDE, Ratio, jackknife_error, plus_minus, spread_rows, standard_error
+from textspace.evaluate.statistics import (
+    OVER_SENTENCES,
+    SAFE_SIDE,
+    Ratio,
+    jackknife_error,
+    plus_minus,
+    some_rows,
+    standard_error,
+)
 from textspace.evaluate.text_metrics import distinct_ngrams, nearest_sentences, self_bleu, unknown_share, written
 from textspace.generate import Greedy, Method, Sampling
 from textspace.noise import seed_of
@@ -46,8 +54,6 @@ BLOCKS = 20
 MOST_TOKENS = Sampling().max_tokens
 """Where a sample is cut if it has not come to its end."""
 
-_OVER_SENTENCES = "standard error over sentences"
-
 
 def _samples(subject: Subject, count: int, method: Method | None = None) -> list[str]:
     """The first `count` of the subject's samples: the same codes whatever the measure and the method."""
@@ -56,8 +62,8 @@ def _samples(subject: Subject, count: int, method: Method | None = None) -> list
 
 
 def real_sentences(subject: Subject, sentences: Sentences, limit: int | None = None) -> list[str]:
-    """Real sentences as the space could write them, at most `limit` of them, spread evenly."""
-    rows = spread_rows(len(sentences), len(sentences) if limit is None else limit)
+    """Real sentences as the space could write them, at most `limit` of them, drawn at random."""
+    rows = some_rows(len(sentences), len(sentences) if limit is None else limit)
     return written(subject.encoded([sentences.texts[row] for row in rows]), subject.space.tokenizer)
 
 
@@ -78,7 +84,7 @@ class Numbers:
 
     def __init__(self, subject: Subject, **settings: str | int | float) -> None:
         self.estimates: dict[str, Estimate] = {}
-        self._settings: Settings = {"seed": subject.seed, "error": _OVER_SENTENCES, **settings}
+        self._settings: Settings = {"seed": subject.seed, "error": OVER_SENTENCES, **settings}
 
     def add(
         self,
@@ -205,7 +211,7 @@ def sample_language_model(subject: Subject) -> Findings:
     train = subject.splits["train"]
     count = min(subject.effort.prior_samples, len(train))
     drawn = _samples(subject, count)
-    as_many = [train.texts[row] for row in spread_rows(len(train), count)]
+    as_many = [train.texts[row] for row in some_rows(len(train), count)]
     judged = {
         "samples": (f"{count:,} prior samples", subject.encoded(drawn)),
         "test": ("real test sentences", subject.encoded(subject.test.texts)),

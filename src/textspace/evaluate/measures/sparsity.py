@@ -9,7 +9,7 @@ from textspace.config import BetaGatedPrior, SpikeAndSlabPrior
 from textspace.errors import TextspaceError
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
-from textspace.evaluate.statistics import BLOCKS, jackknife_error, plus_minus, spread_rows, standard_error
+from textspace.evaluate.statistics import BLOCKS, jackknife_error, plus_minus, some_rows, standard_error
 from textspace.noise import seed_of
 from textspace.recipes.sparse import asked_share
 from textspace.types import Estimate, Settings
@@ -118,7 +118,7 @@ _SHOWN = {
 
 
 def _shown(values_N: Floats) -> list[float]:
-    return values_N[spread_rows(len(values_N), DRAWN_VALUES)].round(4).tolist()
+    return values_N[some_rows(len(values_N), DRAWN_VALUES)].round(4).tolist()
 
 
 def _gates(subject: Subject) -> Findings:

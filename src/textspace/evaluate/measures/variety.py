@@ -9,8 +9,8 @@ import numpy as np
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
-from textspace.evaluate.measures.reconstruction import OVER_SENTENCES, greedy_method
-from textspace.evaluate.statistics import plus_minus, spread_rows, standard_error
+from textspace.evaluate.measures.reconstruction import greedy_method
+from textspace.evaluate.statistics import OVER_SENTENCES, plus_minus, some_rows, standard_error
 from textspace.evaluate.text_metrics import self_bleu, sentence_bleu, word_edit_distance, written
 from textspace.noise import seed_of
 from textspace.types import Estimate, Settings
@@ -113,7 +113,7 @@ def variety(subject: Subject) -> Findings:
     """
     space, test = subject.space, subject.test
     wanted = min(len(test), max(FEWEST, subject.effort.decoded // VARIANTS))
-    texts = [test.texts[row] for row in spread_rows(len(test), wanted)]
+    texts = [test.texts[row] for row in some_rows(len(test), wanted)]
     pairs = [
         pair for pair in zip(texts, written(subject.encoded(texts), space.tokenizer), strict=True) if pair[1].split()
     ]

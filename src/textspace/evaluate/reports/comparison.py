@@ -29,6 +29,7 @@ from textspace.evaluate.reports.text import (
     shown_estimate,
     shown_rows,
 )
+from textspace.evaluate.statistics import standard_error
 from textspace.files import write_file
 from textspace.types import Estimate
 
@@ -85,8 +86,7 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     count = len(difference_N)
     if not count:
         return None
-    error = float(difference_N.std(ddof=1) / math.sqrt(count)) if count > 1 else None
-    return Difference(float(difference_N.mean()), error, count)
+    return Difference(float(difference_N.mean()), standard_error(difference_N), count)
 
 
 def merged(names: Sequence[str | None]) -> str:
@@ -252,9 +252,11 @@ def _of_runs(report: Report, measure: str, key: str) -> float:
     """The standard error of a number over the runs that it is the mean of, classifiers with other labels, say."""
     estimate = report.estimate(measure, key)
     runs = None if estimate is None else estimate.settings.get("runs")
-    if estimate is None or estimate.stderr is None or not isinstance(runs, int) or runs < 2:
+    # Reports of the first versions have the spread in the place of the error.
+    spread = None if estimate is None else estimate.settings.get("spread", estimate.stderr)
+    if not isinstance(spread, float) or not isinstance(runs, int) or runs < 2:
         return 0.0
-    return estimate.stderr / math.sqrt(runs)
+    return spread / math.sqrt(runs)
 
 
 def _difference(base: list[float], other: list[float] | None, of_runs: Sequence[float]) -> Difference | None:
