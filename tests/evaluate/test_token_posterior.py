@@ -19,6 +19,7 @@ from textspace.evaluate.examination import examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measures.language_modelling import posterior_findings
 from textspace.evaluate.posterior import PosteriorStatistics, posterior_statistics
+from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
 from textspace.recipes import RECIPES
 
@@ -132,7 +133,7 @@ def test_a_limit_is_about_tokens(model: Model, tiny, monkeypatch) -> None:
     assert found.codes == pytest.approx(100, rel=0.2)
     assert found.settings["of"] == len(train)
     few = posterior_statistics(model, train, limit=1)  # two sentences at least
-    assert (few.sentences, few.codes) == (2, train.lengths[[0, len(train) // 2]].sum())
+    assert (few.sentences, few.codes) == (2, train.lengths[some_rows(len(train), 2)].sum())
     monkeypatch.setattr(module, "TOKENS", 50)
     assert posterior_statistics(model, train).codes == pytest.approx(50, rel=0.3)
 

@@ -13,6 +13,7 @@ from small_subjects import untrained
 
 from textspace.data.tokenizers import train_tokenizer
 from textspace.errors import TextspaceError
+from textspace.evaluate.statistics import some_rows
 from textspace.features import Dimension, Features, Side, read_features
 from textspace.features.activity import Activity, activity
 from textspace.features.reading import Read, read_dimensions
@@ -232,10 +233,10 @@ def test_switching_in_a_dense_space_goes_to_the_other_end() -> None:
         assert effect.decoded == space.decode(moved)
 
 
-def test_a_limit_spreads_evenly_and_is_told(gated: Space) -> None:
+def test_of_more_sentences_some_are_read_and_that_is_told(gated: Space) -> None:
     some = read_features(gated, SENTENCES, LABELS, limit=30, probes=[])
     assert (some.sentences, some.of, some.probes) == (30, 120, ())
-    texts, labels = SENTENCES[::4], LABELS[::4]
+    texts, labels = ([given[row] for row in some_rows(120, 30)] for given in (SENTENCES, LABELS))
     same = read_features(gated, texts, labels, of=120, probes=[])
     assert some == same
 

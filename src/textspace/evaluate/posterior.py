@@ -209,7 +209,7 @@ def posterior_statistics(
         model: on the device where it shall run.
         split: the sentences.
         seed: of the noise, which is keyed by sentence.
-        limit: take at most so many sentences, drawn at random over the split; where every token has a code, about
+        limit: take at most so many sentences, drawn at random; where every token has a code, about
             as many as have so many tokens.
         batch_tokens: padded tokens at once; by default as many as fit.
         progress: show a bar.

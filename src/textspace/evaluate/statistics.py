@@ -51,7 +51,7 @@ def some_rows(count: int, limit: int) -> Integers:
     has five, the longest first.
 
     >>> some_rows(10, 4).tolist(), some_rows(3, 4).tolist()
-    ([0, 1, 2, 3], [0, 1, 2])
+    ([1, 2, 3, 6], [0, 1, 2])
     """
     if limit >= count:
         return np.arange(count)

@@ -116,7 +116,7 @@ def test_shares_and_similarities_are_those_made_by_hand(space: Space, say: Say) 
         sentence_bleu(perturbed, samples, 1).mean() / 100
     )
     assert value(found, "like_sample_equal_second") == 1
-    (other_N,) = partners(40, 1, np.random.default_rng(seed_of(subject.seed, "other sentence")))
+    (other_N,) = partners(40, 1, np.random.default_rng(seed_of(0, "other sentence")))
     assert sorted(other_N) == list(range(40))
     assert not (other_N == np.arange(40)).any()
     others = [samples[row] for row in other_N]

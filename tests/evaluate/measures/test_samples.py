@@ -155,7 +155,7 @@ def test_a_space_that_says_nothing(dice: Dice) -> None:
     copied = copying(subject)
     assert value(copied, "distance_sampled") == min(len(text.split()) for text in TEXTS[30:])
     judged = sample_language_model(subject)
-    assert value(judged, "test_under_samples") > 1.5 * value(judged, "test_under_as_many_real")
+    assert value(judged, "test_under_samples") > 1.3 * value(judged, "test_under_as_many_real")
     assert math.isfinite(value(judged, "test_under_samples"))
 
 
