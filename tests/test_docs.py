@@ -83,3 +83,39 @@ def test_shell_examples_run(somewhere: Path, quick_recipes: None) -> None:
         ):
             main()
         assert ended.value.code == 0, (command, err.getvalue())
+
+
+VERDICTS = ("confirmed", "in part", "refuted", "open", "untestable")
+
+
+def test_every_claim_has_a_verdict_and_the_summary_counts_them() -> None:
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    counts = {letter: dict.fromkeys(VERDICTS, 0) for letter in "FPMSV"}
+    for letter, verdict in re.findall(r"^\| ([FPMSV])\d+ \| [^|]* \| ([^|]*) \|", text, re.MULTILINE):
+        counts[letter][next(word for word in VERDICTS if verdict.startswith(word))] += 1
+    assert [sum(each.values()) for each in counts.values()] == [22, 19, 26, 18, 27]  # the claims there are
+    told = re.findall(r"^\| \[[^|]*\]\([^|]*\) \(([FPMSV])\) \|(.*)\|$", text, re.MULTILINE)
+    assert {letter: [int(cell) for cell in cells.split("|")] for letter, cells in told} == {
+        letter: list(each.values()) for letter, each in counts.items()
+    }
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it.
+
+    >>> anchor("Yelp's long reviews")
+    'yelps-long-reviews'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_links_lead_somewhere() -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in [*PAGES, ROOT / "benchmarks" / "README.md"]}
+    for page, text in texts.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            name, _, part = target.partition("#")
+            where = (page.parent / name).resolve() if name else page
+            assert where.exists(), f"{page.name}: {target}"
+            if part:
+                headings = re.findall(r"^#+ (.*)$", where.read_text(encoding="utf-8"), re.MULTILINE)
+                assert part in map(anchor, headings), f"{page.name}: {target}"
