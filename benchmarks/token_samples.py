@@ -17,7 +17,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures.interpolation import STEPS_POINTS, smoothness
 from textspace.evaluate.measures.variety import VARIANTS
-from textspace.evaluate.statistics import some_rows, standard_error
+from textspace.evaluate.statistics import standard_error
 from textspace.generate import Beam, Greedy
 from textspace.noise import seed_of
 from textspace.paths import interpolated
@@ -36,7 +36,8 @@ MOST_TOKENS = 60
 def chosen_sentences(texts: Sequence[str], count: int) -> list[str]:
     """So many of those that have 6 to 10 words, at even distances."""
     fitting = [text for text in texts if FEWEST_WORDS <= len(text.split()) <= MOST_WORDS]
-    return [fitting[row] for row in some_rows(len(fitting), count)]
+    some = min(count, len(fitting))
+    return [fitting[place * len(fitting) // some] for place in range(some)]
 
 
 def longest_word(text: str) -> str | None:
