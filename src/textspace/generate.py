@@ -152,7 +152,6 @@ def generate(
     *,
     rows_N: Tensor,
     seed: int = 0,
-    count: int | None = None,
     lengths_N: Tensor | None = None,
 ) -> Generated:
     """One sentence for each code, decoded together.
@@ -167,7 +166,6 @@ def generate(
         rows_N: a number for each sentence, which keys its draws: with the same number, seed and code, sampling gives
             the same sentence in any batch. Several samples of one code need different numbers.
         seed: of sampling.
-        count: of sentences, if given; a language model makes as many as there are `rows_N`.
         lengths_N: how many words each sentence has: its end is forbidden before, and the only choice then, whatever
             `max_tokens` and `forbidden` say of it. Sampling so draws from the words' probabilities renormalised
             without the end, p_seq of equation 2 of sentenceMIM [Livne et al. 2020]; `log_prob_N` is still that of the
@@ -186,8 +184,7 @@ def generate(
         given = f"the class {method.__name__}" if isinstance(method, type) else repr(method)
         raise TextspaceError(f"method is {given}: give one such as Sampling() or Beam(width=5), or the name of one")
     vocabulary, weight = decoder.embedding.num_embeddings, decoder.embedding.weight
-    count = len(rows_N) if count is None else count
-    _demand(len(rows_N) == count, f"{count} sentences need as many rows, not {len(rows_N)}")
+    count = len(rows_N)
     if z_NZ is None:
         _demand(decoder.dim is None, f"the decoder needs codes of {decoder.dim} numbers and got none")
     else:
