@@ -109,6 +109,22 @@ class EncoderFiles:
         """Where the characters of each token begin and end in a text; special tokens have none."""
         return self._library.encode(text).offsets or [(0, 0)]
 
+    def mark_words(self, texts: list[str]) -> list[list[bool]]:
+        """Which of the ids that `encode` gives stand for a text's own characters: those of special tokens do not."""
+        read = self._library.encode_batch_fast(texts)
+        return [[not is_special for is_special in each.special_tokens_mask] or [False] for each in read]
+
+    def token(self, token_id: int) -> str:
+        """The vocabulary's entry for an id."""
+        return self._library.id_to_token(token_id) or ""
+
+    @property
+    def unknown(self) -> int | None:
+        """The id for unknown words, where there is one: Unigram models have the id, and all others the token."""
+        model = json.loads(self.tokenizer)["model"]
+        vocabulary = model["vocab"]
+        return model.get("unk_id", vocabulary.get(model.get("unk_token")) if isinstance(vocabulary, dict) else None)
+
     def knows(self, token: str) -> bool:
         """Whether a text of this alone is one token of its vocabulary, a special one or not."""
         return self._library.token_to_id(token) is not None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import tokenizers
 import torch
 from numpy.typing import NDArray
 
@@ -52,13 +50,11 @@ def layers_of(
         show_progress: show a bar.
     """
     chosen = PretrainedEncoder(model=model)
-    tokenizer = EncoderFiles.fetch(chosen).tokenizer
-    library = tokenizers.Tokenizer.from_str(tokenizer)
-    read = library.encode_batch(list(texts))
+    files = EncoderFiles.fetch(chosen)
     network = network_with_weights(chosen).to(device).eval()
     padding = getattr(network.config, "pad_token_id", None) or 0
-    special = [np.array(each.special_tokens_mask, bool) for each in read]
-    ids = [np.array(each.ids, np.int64) for each in read]
+    ids = [np.array(each, np.int64) for each in files.encode(list(texts))]
+    are_words = [np.array(each, bool) for each in files.mark_words(list(texts))]
     found: dict[int, list[NDArray[np.float32]]] = {}
     lengths = np.array([len(each) for each in ids])
     plan = batches_by_length(lengths, tokens=TOKENS_AT_ONCE)
@@ -72,20 +68,12 @@ def layers_of(
         }
         states_LBTH = torch.stack(network(**inputs, output_hidden_states=True).hidden_states).float().cpu().numpy()
         for place, row in enumerate(rows):
-            kept_T = np.flatnonzero(~special[row])
-            found[int(row)] = list(states_LBTH[:, place, kept_T])
+            found[int(row)] = list(states_LBTH[:, place, np.flatnonzero(are_words[row])])
     layers = len(found[0]) if found else 0
-    kept = [of[~is_special] for of, is_special in zip(ids, special, strict=True)]
+    kept = [of[are_words_T] for of, are_words_T in zip(ids, are_words, strict=True)]
     return Layers(
         ids=kept,
         vectors=[[found[row][layer] for row in range(len(ids))] for layer in range(layers)],
-        names={
-            int(number): library.id_to_token(int(number)) or "" for number in np.unique(np.concatenate([*kept, []]))
-        },
-        unknown=_unknown(json.loads(tokenizer)["model"]),
+        names={int(number): files.token(int(number)) for number in np.unique(np.concatenate([*kept, []]))},
+        unknown=files.unknown,
     )
-
-
-def _unknown(model: dict[str, Any]) -> int | None:
-    """Unigram models have the id, and all others the token."""
-    return model.get("unk_id", model["vocab"].get(model.get("unk_token")) if isinstance(model["vocab"], dict) else None)

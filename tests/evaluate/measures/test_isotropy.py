@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import small, tiny_sentences
+from helpers import read_for, small, tiny_sentences
 from small_subjects import subject_on, untrained
-from tiny_encoder import tiny_encoder
+from tiny_encoder import VOCABULARY, tiny_encoder
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.isotropy import isotropy_of
@@ -130,6 +130,23 @@ def test_every_layer_of_a_baseline_stands_beside(table_space) -> None:
     assert MEASURES["isotropy"].has_baselines
     with pytest.raises(TextspaceError, match="two baselines are called"):
         isotropy(subject_on(table_space, TEXTS, baselines=(model, model)))
+
+
+@pytest.mark.filterwarnings("ignore:1 of 87 sentences are longer")
+def test_codes_of_a_pretrained_encoders_tokens_are_named_by_its_tokenizer(tiny, token_space) -> None:
+    changes = {"encoder": {"kind": "pretrained", "model": str(tiny_encoder())}}
+    recipe = token_space.recipe.but(changes)
+    space = untrained(recipe, read_for(tiny, recipe).tokenizer)
+    texts = [*TEXTS, "", *["anna hears zebras é"] * 5, "anna " * 40]  # an unknown word, and more than is read
+    found = isotropy(subject_on(space, texts))
+    layers = layers_of(str(tiny_encoder()), texts)  # by the same tokenizer
+    codes = [each[1:-1] for each in space.encode(texts)]
+    expected = isotropy_of(codes, layers.ids, unranked={1})
+    for field in ("random", "self_tokens", "intra"):
+        estimate = found.estimates[NUMBERS[field].key]
+        assert (estimate.value, estimate.stderr) == pytest.approx(getattr(expected, field), abs=1e-6)
+    assert {row[1] for row in found.tables["contextual"].rows} == {VOCABULARY[each.token] for each in expected.ranked}
+    assert {"an", "##na"} <= {row[1] for row in found.tables["contextual"].rows}
 
 
 def test_less_effort_takes_sentences_spread_evenly(table_space) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
-from textspace.data.tokenizers import UNKNOWN
+from textspace.data.tokenizers import UNKNOWN, Tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.function_words import function_word_ids
 from textspace.evaluate.isotropy import FEWEST_SENTENCES, Cosine, Isotropy, isotropy_of
@@ -171,17 +171,15 @@ def _sentences(subject: Subject) -> tuple[list[str], str, Space, list[str]]:
 def _encoded(subject: Subject, texts: list[str], space: Space, spelled: list[str]) -> Iterator[_Vectors]:
     """The space's codes of all tokens, means and samples, then every layer of the baselines."""
     normalised = [space.normalise(text) for text in spelled]
-    split = EncodedSplit.of(normalised, space.tokenizer, space.recipe.text.max_tokens)
-    ids = [split.ids(row).astype(np.int64) for row in range(len(split))]
-    names = {int(each): space.tokenizer.token(int(each)) for each in np.unique(split.tokens)}
-    marked = function_word_ids(names)
+    read = _Read.by(space.tokenizer, EncodedSplit.of(normalised, space.tokenizer, space.recipe.text.max_tokens))
+    marked, unranked = function_word_ids(read.names), set() if read.unknown is None else {read.unknown}
     codes = {
         "": ("posterior means", space.encode(spelled)),
         "_samples": ("posterior samples", space.encode(spelled, what="sample", seed=subject.seed)),
     }
     for suffix, (what, matrices) in codes.items():
-        words = [code_TZ[1:-1] for code_TZ in matrices]  # start and end apart
-        yield _Vectors(suffix, what, words, ids, marked, {UNKNOWN}, names, _prior_length(space))
+        words = [code_TZ[are_words_T] for code_TZ, are_words_T in zip(matrices, read.are_words, strict=True)]
+        yield _Vectors(suffix, what, words, read.ids, marked, unranked, read.names, _prior_length(space))
     names_of_baselines = [Path(model).name or model for model in subject.baselines]
     for name, model in zip(names_of_baselines, subject.baselines, strict=True):
         if names_of_baselines.count(name) > 1:
@@ -199,6 +197,36 @@ def _encoded(subject: Subject, texts: list[str], space: Space, spelled: list[str
                 set() if layers.unknown is None else {layers.unknown},
                 layers.names,
             )
+
+
+class _Read(NamedTuple):
+    """The tokens that the codes of sentences stand for: the space's own, or those of its pretrained encoder.
+
+    Args:
+        ids: by sentence, special tokens left out.
+        are_words: which rows of a sentence's code are of these.
+        names: of the ids that occur.
+        unknown: the id for unknown words, where there is one.
+    """
+
+    ids: list[NDArray[np.int64]]
+    are_words: list[NDArray[np.bool_]]
+    names: dict[int, str]
+    unknown: int | None
+
+    @classmethod
+    def by(cls, tokenizer: Tokenizer, split: EncodedSplit) -> _Read:
+        rows = range(len(split))
+        if (encoder := tokenizer.encoder) is None:
+            ids = [split.ids(row).astype(np.int64) for row in rows]
+            are_words = [np.pad(np.ones(len(each), bool), 1) for each in ids]  # start and end apart
+        else:
+            texts = [split.text(row) for row in rows]
+            are_words = [np.array(each, bool) for each in encoder.mark_words(texts)]
+            whole = (np.array(each, np.int64) for each in encoder.encode(texts))
+            ids = [each[are_words_T] for each, are_words_T in zip(whole, are_words, strict=True)]
+        names = {int(each): (encoder or tokenizer).token(int(each)) for each in np.unique(np.concatenate(ids))}
+        return cls(ids, are_words, names, UNKNOWN if encoder is None else encoder.unknown)
 
 
 def _prior_length(space: Space) -> float:
