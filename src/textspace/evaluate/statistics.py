@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.digits import written
 from textspace.errors import TextspaceError
 
 __all__ = [
@@ -135,11 +136,13 @@ def plus_minus(value: float, error: float | None) -> str:
 
     >>> plus_minus(34.5678, 0.2345), plus_minus(254.21, 12.6), plus_minus(0.00836, 0.0013), plus_minus(0.5, None)
     ('34.57 ± 0.23', '254 ± 13', '0.0084 ± 0.0013', '0.5')
+    >>> plus_minus(9.5232e21, 1.151e19)
+    '9.5e+21 ± 1.2e+19'
     """
     if not error or not math.isfinite(value + error):
         return f"{value:.4g}"
     decimals = min(max(1 - math.floor(math.log10(error)), 0), 4)
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+    return f"{written(value, f'.{decimals}f')} ± {written(error, f'.{decimals}f')}"
 
 
 def jackknife_error(statistic: Callable[[Integers], float], count: int, blocks: int = BLOCKS) -> float | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from textspace.digits import written
 from textspace.evaluate.reports.report import to_json
 from textspace.evaluate.reports.text import as_text, markdown_table, shown
 from textspace.files import write_file
@@ -52,13 +53,15 @@ def ours(cell: Cell) -> str:
     """
     >>> ours(Cell(96.3061, 0.2, 96.17, 0.68)), ours(Cell(32.0, 0.0, 32)), ours(Cell(0.0025, 8e-5)), ours(Cell())
     ('96.31 ± 0.20', '32', '0.003 ± 0.000', '')
+    >>> ours(Cell(9.5232e21, 1.151e19)), ours(Cell(9e20)), ours(Cell(1234.50012))
+    ('9.5e+21 ± 1.2e+19', '9.0e+20', '1,234.5')
     """
     if cell.ours is None or not math.isfinite(cell.ours):
         return shown(cell.ours)
     if not cell.error or not math.isfinite(cell.error):
-        return f"{cell.ours:,.3f}".rstrip("0").rstrip(".")
+        return written(round(cell.ours, 3), ",.10g")
     decimals = min(3, max(0, 1 - math.floor(math.log10(cell.error))))
-    return f"{cell.ours:,.{decimals}f} ± {cell.error:,.{decimals}f}"
+    return f"{written(cell.ours, f',.{decimals}f')} ± {written(cell.error, f',.{decimals}f')}"
 
 
 def paper(cell: Cell) -> str:

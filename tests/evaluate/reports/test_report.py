@@ -155,6 +155,9 @@ def test_what_is_no_report_is_refused_in_a_sentence(data: Any, tmp_path: Path) -
         (12345.6, None, "12,346"),
         (0.25, None, "0.25"),
         (1.23456e-6, None, "1.2e-06"),
+        (9_523_254_459_621_015_814_144.0, 11_510_000_000_000_000_000.0, "9.5e+21 ± 1.2e+19"),
+        (9_999_999.0, 1234.0, "9,999,999 ± 1,234"),
+        (2.5e7, None, "2.5e+07"),
         (math.inf, None, "∞"),
         (math.nan, None, "–"),
     ],
@@ -170,6 +173,9 @@ def test_cells_of_a_column_have_equally_many_decimals() -> None:
     assert shown_rows(table) == [("a", "3", "0.57", "1.2 ± 0.1"), ("b", "12", "4.00", ""), ("c", "", "–", "7")]
     assert alignment(table) == "lrrr"
     assert alignment(Table("", ("words", "share"), (("6-10", "12%"), ("11-15", "3%")))) == "lr"
+    vast = Table("", ("", "x", "y"), (("a", 9.5e21, "9.5e+21 ± 1.2e+19"), ("b", 20_000_000, "7"), ("c", 0.575, "1")))
+    assert [row[1] for row in shown_rows(vast)] == ["9.5e+21", "20,000,000", "0.575"]
+    assert alignment(vast) == "lrr"
     assert shown(True) == "yes"
     assert plain_name("mlp_probe") == "MLP probe"
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from textspace.digits import VAST, written
 from textspace.evaluate.measure import Table
 from textspace.evaluate.reports.report import Report
 from textspace.types import Estimate
@@ -27,10 +28,12 @@ __all__ = [
 
 
 def shown(value: Any, error: float | None = None) -> str:
-    """A number with as many digits as its error leaves meaningful, or four.
+    """A number with as many digits as its error leaves meaningful, or four; of a vast one its size.
 
     >>> shown(101.2345, 0.5), shown(0.83123, 0.0049), shown(0.5), shown(1234567.0), shown(float("inf"))
     ('101.23', '0.8312', '0.5', '1,234,567', '∞')
+    >>> shown(9.5232e21, 1.151e19), shown(9.5e21), shown(12_345_678)
+    ('9.5e+21', '9.5e+21', '12,345,678')
     """
     if value is None:
         return ""
@@ -45,12 +48,12 @@ def shown(value: Any, error: float | None = None) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     if error is not None and math.isfinite(error) and error > 0:
-        return f"{value:,.{_decimals(error, 2)}f}"
+        return written(value, f",.{_decimals(error, 2)}f")
     if value == 0 or value == round(value):
-        return f"{value:,.0f}"
+        return written(value, ",.0f")
     if abs(value) < 1e-4:
         return f"{value:.1e}"
-    return f"{value:,.{_decimals(value, 4)}f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,.{_decimals(value, 4)}f}".rstrip("0").rstrip(".") if abs(value) < 1000 else written(value, ",.0f")
 
 
 def _decimals(value: float, digits: int) -> int:
@@ -63,18 +66,20 @@ def shown_rows(table: Table) -> list[tuple[str, ...]]:
 
     >>> shown_rows(Table("", ("", "x"), (("a", 0.575), ("b", 0.1318), ("c", None))))
     [('a', '0.575'), ('b', '0.132'), ('c', '')]
+    >>> shown_rows(Table("", ("x",), ((9.5e21,), (0.575,))))
+    [('9.5e+21',), ('0.575',)]
     """
     columns = [_shown_column([row[at] for row in table.rows]) for at in range(len(table.columns))]
     return list(zip(*columns, strict=True))
 
 
 def _shown_column(cells: list[Any]) -> list[str]:
-    numbers = [float(cell) for cell in cells if isinstance(cell, int | float) and math.isfinite(cell)]
+    numbers = [float(cell) for cell in cells if isinstance(cell, int | float) and abs(cell) < VAST]
     largest = max(map(abs, numbers), default=0.0)
     if all(number == round(number) for number in numbers) or largest < 1e-4:
         return [shown(cell) for cell in cells]
     decimals = _decimals(largest, 3)
-    is_number = [isinstance(cell, int | float) and math.isfinite(cell) for cell in cells]
+    is_number = [isinstance(cell, int | float) and abs(cell) < VAST for cell in cells]
     return [f"{cell:,.{decimals}f}" if yes else shown(cell) for cell, yes in zip(cells, is_number, strict=True)]
 
 
@@ -145,7 +150,8 @@ def _bound(estimate: Estimate) -> str:
     return {"none": ""}.get(estimate.bound, estimate.bound)
 
 
-_NUMBER = re.compile(r"[-+]?[\d.,]+( ± [\d.,]+)?%?|[–∞]?")
+_DIGITS = r"[\d.,]+(e\+\d+)?"
+_NUMBER = re.compile(rf"[-+]?{_DIGITS}( ± {_DIGITS})?%?|[–∞]?")
 
 
 def alignment(table: Table) -> str:
