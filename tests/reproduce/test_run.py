@@ -36,7 +36,21 @@ def test_what_differs_from_the_table_is_said() -> None:
     known = {"a": cut, "b": cut | {"epochs_at_most": 5}}  # and none is asked for
     assert Asked().deviations(table("tiny"), known) == ["at most 3 or 5 epochs instead of 8"]
     assert Asked(samples=20, epochs=8).deviations(table("tiny"), {"cut": cut | {"epochs_at_most": 8}}) == []
-    assert Asked(epochs=900).deviations(table("tiny"), {"not begun": {"row": "vae"}}) == []
+    longest = ["at most 100 epochs instead of 8"]  # as many as the recipe has
+    assert Asked(epochs=900).deviations(table("tiny"), {"not begun": {"row": "vae"}}) == longest
+
+
+def test_of_runs_that_are_done_what_they_had_is_said_and_not_what_is_asked_for() -> None:
+    asked = Asked(epochs=1, changes=["training.epochs=1", "training.checkpoint_every=5"])
+    done, cut = {"row": "vae", "epochs_at_most": 8}, {"row": "vae", "epochs_at_most": 2}
+    assert asked.deviations(table("tiny"), {"a": done}) == []
+    assert asked.deviations(table("tiny"), {"a": cut}) == ["at most 2 epochs instead of 8"]
+    assert asked.deviations(table("tiny"), {"not begun": {"row": "vae"}}) == ["at most 1 epochs instead of 8"]
+    longer = Asked(changes=["training.epochs = 300", "latent.dim=4"])
+    assert longer.deviations(table("ptb-mim"), {"not begun": {"row": next(iter(table("ptb-mim").trained))}}) == [
+        "latent.dim=4 in every run",
+        "at most 300 epochs instead of as many as the recipes say",
+    ]
 
 
 def test_seeds_are_not_set_for_all_runs_of_a_row() -> None:

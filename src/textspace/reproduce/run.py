@@ -36,6 +36,10 @@ __all__ = [
 
 TOGETHER_ON_A_GPU = 8
 
+_TOLD_OTHERWISE = {"training.epochs", "training.validate_every", "training.checkpoint_every"}
+"""Settings that runs which are done may have had otherwise: how long each was is told by itself, and no number depends
+on how often it was looked at."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -66,24 +70,25 @@ class Asked:
 
     def deviations(self, table: Table, runs: Runs) -> list[str]:
         """Where the numbers of some runs are not made as the table says, in words."""
-        found = [f"{change}{IN_EVERY_RUN}" for change in self.changes]
-        if shorter := [name for name, run in runs.items() if self._is_shorter(table, run)]:
+        changes = [change for change in self.changes if change.partition("=")[0].strip() not in _TOLD_OTHERWISE]
+        found = [f"{change}{IN_EVERY_RUN}" for change in changes]
+        if others := [most for run in runs.values() if (most := self._other_epochs(table, run)) is not None]:
             usual = "as many as the recipes say" if table.epochs is None else f"{table.epochs}"
-            which = "" if len(shorter) == len(runs) else IN_SOME_RUNS
-            most = sorted({runs[name].get("epochs_at_most", self.epochs) for name in shorter})
-            found.append(f"at most {' or '.join(map(str, most))} epochs instead of {usual}{which}")
+            which = "" if len(others) == len(runs) else IN_SOME_RUNS
+            found.append(f"at most {' or '.join(map(str, sorted({*others})))} epochs instead of {usual}{which}")
         if self.samples is not None and self.samples != table.samples:
             found.append(f"{self.samples} importance samples instead of {table.samples}")
         if self.score_in != "float32":
             found.append(f"likelihoods scored in {self.score_in}")
         return found
 
-    def _is_shorter(self, table: Table, run: Mapping[str, Any]) -> bool:
-        """Whether a run is cut where the table would go on; one that is done may be longer than asked for."""
+    def _other_epochs(self, table: Table, run: Mapping[str, Any]) -> int | None:
+        """How many epochs a run has at most where that is not what the table says; one that is done may have had more
+        than are asked for."""
         row = table.trained[run["row"]]
-        usual = table.recipe_of(row, 0, changes=self.changes).training.epochs
-        most = table.recipe_of(row, 0, epochs=self.epochs, changes=self.changes).training.epochs
-        return run.get("epochs_at_most", most) < usual
+        asked = table.recipe_of(row, 0, epochs=self.epochs, changes=self.changes).training.epochs
+        most: int = run.get("epochs_at_most", asked)
+        return None if most == table.recipe_of(row, 0).training.epochs else most
 
 
 def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
