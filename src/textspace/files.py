@@ -13,7 +13,15 @@ from typing import IO
 
 from textspace.errors import TextspaceError
 
-__all__ = ["check_writable", "piped_in", "sync_folder", "whole_or_nothing", "write_and_sync", "write_file"]
+__all__ = [
+    "check_no_file",
+    "check_writable",
+    "piped_in",
+    "sync_folder",
+    "whole_or_nothing",
+    "write_and_sync",
+    "write_file",
+]
 
 
 @contextmanager
@@ -63,6 +71,13 @@ def check_writable(folder: Path) -> None:
     """Raises OSError where no file can be written."""
     with tempfile.TemporaryFile(dir=folder):
         pass
+
+
+def check_no_file(folder: Path, advice: str) -> None:
+    """Refuse a place for a folder where there is a file, or a file where one above it would be."""
+    for each in (folder, *folder.parents):
+        if os.path.isfile(each):
+            raise TextspaceError(f"{each} is a file, where a folder is needed: {advice}")
 
 
 def piped_in() -> IO[bytes]:

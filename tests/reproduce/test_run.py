@@ -12,7 +12,8 @@ from textspace.errors import TextspaceError
 from textspace.reproduce.job import Job
 from textspace.reproduce.picture import draw_by_epoch
 from textspace.reproduce.report import Reproduction
-from textspace.reproduce.run import Asked, collected, gathered, jobs_of
+from textspace.reproduce.run import Asked, collected, gathered, jobs_of, run
+from textspace.reproduce.showing import save
 from textspace.reproduce.tables import table
 
 
@@ -145,6 +146,17 @@ def test_earlier_runs_with_other_settings_are_no_answer(tmp_path: Path) -> None:
     found = gathered(table("tiny"), jobs_of(table("tiny"), None, asked), tmp_path, asked, known=known)
     assert [found.runs[name]["state"] for name in others] == ["missing", "done"]
     assert found.missing == {"vae-seed0": "not begun"}
+
+
+@pytest.mark.parametrize("out", ["a.txt", "a.txt/b"])
+def test_where_a_file_stands_nothing_is_run_and_nobody_is_told_to_remove_it(tmp_path: Path, out: str) -> None:
+    (file := tmp_path / "a.txt").write_text("mine")
+    told = f"^{file} is a file, where a folder is needed: choose another folder with --out$"
+    with pytest.raises(TextspaceError, match=told):
+        run(table("tiny"), None, tmp_path / out, Asked(rows=["vae"], seeds=1))
+    with pytest.raises(TextspaceError, match=told):
+        save(Reproduction(table("tiny"), {}, {"vae": 1}), tmp_path / out)
+    assert file.read_text() == "mine"
 
 
 def test_a_run_that_was_stopped_is_not_called_one_that_never_began(tmp_path: Path) -> None:

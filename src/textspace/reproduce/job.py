@@ -14,6 +14,7 @@ from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import validations
 from textspace.files import write_file
+from textspace.reproduce.table import ELSEWHERE
 from textspace.token_losses import Precision
 from textspace.train import checkpoints
 from textspace.train.pretraining import first_phase
@@ -99,9 +100,7 @@ class Job:
             earlier = Job.from_dict(found)
             others = {"with other settings": earlier.digest != self.digest, "on other text": self._differs(found)}
             if other := next((name for name, is_so in others.items() if is_so), None):
-                raise TextspaceError(
-                    f"{folder} holds a run {other}: choose another folder with --out, or remove that one"
-                )
+                raise TextspaceError(f"{folder} holds a run {other}: {ELSEWHERE}, or remove that one")
         write_file(folder / JOB, json.dumps(self.to_dict(), indent=1).encode())
 
     @classmethod

@@ -13,11 +13,12 @@ from textspace.data.finding import SPLITS, find
 from textspace.data.options import ReadOptions
 from textspace.data.sources import opened, sentence_for_failure
 from textspace.errors import TextspaceError
+from textspace.files import check_no_file
 from textspace.progress import track
 from textspace.reproduce.job import NUMBERS, Job, courses, read_json
 from textspace.reproduce.report import IN_EVERY_RUN, IN_SOME_RUNS, Reproduction, Runs, run_name
 from textspace.reproduce.side_by_side import Ended, side_by_side
-from textspace.reproduce.table import Table
+from textspace.reproduce.table import ELSEWHERE, Table
 from textspace.token_losses import Precision
 from textspace.train import checkpoints
 from textspace.train.fit import PRETRAINING
@@ -215,6 +216,8 @@ def run(
         What there is now, and whether it was interrupted.
     """
     jobs = jobs_of(table, data, asked)
+    for name in jobs:
+        check_no_file(out / name, ELSEWHERE)
     missing = missing_of(jobs, out, known)
     for name, job in missing.items():
         job.write(out / name)

@@ -11,10 +11,10 @@ from pathlib import Path
 from textspace.digits import written
 from textspace.evaluate.reports.report import to_json
 from textspace.evaluate.reports.text import as_text, markdown_table, shown
-from textspace.files import write_file
+from textspace.files import check_no_file, write_file
 from textspace.reproduce.picture import pictures
 from textspace.reproduce.report import SPREAD_FROM, Cell, Line, Reproduction
-from textspace.reproduce.table import Column
+from textspace.reproduce.table import ELSEWHERE, Column
 
 __all__ = ["explained", "fitting", "markdown", "save", "terminal_rows"]
 
@@ -24,6 +24,7 @@ MOST_ERRORS = 99
 
 def save(found: Reproduction, folder: Path) -> dict[str, Path]:
     """Write `folder`/NAME.json, .md, .png and further pictures; the first is enough to make the others again."""
+    check_no_file(folder, ELSEWHERE)
     paths = {ending: folder / f"{found.table.name}.{ending}" for ending in ("json", "md")}
     content = json.dumps(to_json(found.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
     write_file(paths["json"], (_lists_in_lines(content) + "\n").encode())

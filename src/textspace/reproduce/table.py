@@ -10,7 +10,10 @@ from textspace.config import Recipe
 from textspace.errors import TextspaceError, nearest
 from textspace.recipes import recipe, sized
 
-__all__ = ["Column", "Row", "Table", "printed", "run_name"]
+__all__ = ["ELSEWHERE", "Column", "Row", "Table", "printed", "run_name"]
+
+ELSEWHERE = "choose another folder with --out"
+"""What to do where a folder cannot be used."""
 
 
 @dataclass(frozen=True)
