@@ -335,6 +335,46 @@ def test_files_that_hold_no_results_are_told(text: str, told: str, tmp_path: Pat
         Reproduction.load(tmp_path / "x.json")
 
 
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ({"wanted": {"plain": -3}}, "wanted.plain: input should be greater than or equal to 1"),
+        ({"wanted": {"plain": 10**9}}, "wanted.plain: input should be less than or equal to 1000"),
+        ({"table": {"columns": []}}, "its table has no columns"),
+        ({"table": {"reference": "nobody"}}, "its table has no row 'nobody' to compare others with"),
+        ({"table": {"name": "../../evil"}}, "'../../evil' is no plain name, of letters, digits and . _ + -"),
+        ({"table": {"name": ".."}}, "'..' is no plain name"),
+        ({"table": {"rows": [{"name": "../evil", "recipe": "vae"}]}}, "'../evil' is no plain name"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(damage: dict[str, Any], told: str, tmp_path: Path) -> None:
+    path = save(FOUND, tmp_path)["json"]
+    data = json.loads(path.read_text())
+    damage |= {"table": data["table"] | damage.get("table", {})}
+    path.write_text(json.dumps(data | damage))
+    with pytest.raises(TextspaceError) as error:
+        Reproduction.load(path)
+    assert str(error.value).startswith(f"{path} is no result of textspace reproduce ({told}")
+    assert str(error.value).endswith("): give a NAME.json that it has written")
+
+
+def test_rows_of_papers_may_be_called_anything(tmp_path: Path) -> None:
+    quoted = replace(FOUND, table=replace(TABLE, rows=(*TABLE.rows, Row("Kim et al. (2018)", paper={"nll": 6.0}))))
+    assert Reproduction.load(save(quoted, tmp_path)["json"]).lines()[-1].row.name == "Kim et al. (2018)"
+
+
+def test_courses_are_drawn_at_the_epochs_of_their_own_runs(tmp_path: Path) -> None:
+    """The first seed may lack a column that others have."""
+    table = replace(TABLE, by_epoch=(Column("kl", "KL"),), drawn=("plain",))
+    runs = {
+        "plain-seed0": run("plain", 0, (9.0, 5.0), epoch=[1.0], by_epoch={"nll": [4.0]}),
+        "plain-seed1": run("plain", 1, (9.0, 5.0), epoch=[2.0, 4.0, 6.0], by_epoch={"kl": [6.0, 4.0, 3.0]}),
+        "plain-seed2": run("plain", 2, (9.0, 5.0), epoch=[2.0, 4.0], by_epoch={"kl": [4.0, 2.0]}),
+    }
+    (line,) = draw_by_epoch(Reproduction(table, runs, FOUND.wanted)).axes[0].get_lines()
+    assert line.get_xydata().tolist() == [[2, 5], [4, 3]]
+
+
 @pytest.mark.parametrize("lost", ["table", "runs", "wanted", "command", "deviations"])
 def test_results_without_a_part_are_refused(lost: str, tmp_path: Path) -> None:
     path = save(FOUND, tmp_path)["json"]

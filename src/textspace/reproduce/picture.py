@@ -122,10 +122,9 @@ def draw_by_epoch(found: Reproduction) -> Any:
         for axis, column in zip(axes, columns, strict=True):
             all_values: list[float] = []
             for colour, (row, runs) in zip(COLOURS, found.drawn("by_epoch").items(), strict=False):
-                if courses := [course for run in runs if (course := _course(run, column)) is not None]:
-                    last = min(map(len, courses))  # seeds may stop after different epochs
-                    values_SE = np.array([course[:last] for course in courses], dtype=float)  # nan where there is none
-                    epochs = runs[0]["epoch"][:last]
+                if courses := [(run["epoch"], course) for run in runs if (course := _course(run, column)) is not None]:
+                    epochs = min((epochs for epochs, _ in courses), key=len)  # seeds may stop after different ones
+                    values_SE = np.array([course[: len(epochs)] for _, course in courses], float)  # nan for none
                     axis.plot(epochs, values_SE.mean(0), color=colour, label=row)
                     axis.fill_between(epochs, values_SE.min(0), values_SE.max(0), color=colour, alpha=0.2, linewidth=0)
                     all_values += values_SE[np.isfinite(values_SE)].tolist()

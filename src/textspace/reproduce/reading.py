@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,9 @@ from textspace.errors import TextspaceError
 from textspace.reproduce.table import Table, run_name
 
 __all__ = ["check_results"]
+
+MOST_SEEDS = 1000
+"""Of a row: more than anybody trains."""
 
 Number = float
 """Also by name where it is not finite ("NaN"), as files have it; a strict one is written as a number."""
@@ -89,9 +93,21 @@ class _Done(_Begun):
 class _Results(BaseModel):
     table: Table
     runs: dict[str, Any]
-    wanted: dict[str, StrictInt]
+    wanted: dict[str, Annotated[StrictInt, Field(ge=1, le=MOST_SEEDS)]]
     command: str
     deviations: list[str]
+
+    @model_validator(mode="after")
+    def _can_be_shown(self) -> _Results:
+        """Names of a table and of its rows become those of files and folders."""
+        for name in (self.table.name, *self.table.trained):
+            if not re.fullmatch(r"\w[\w.+-]*", name):
+                raise ValueError(f"{name!r} is no plain name, of letters, digits and . _ + -")
+        if not self.table.columns:
+            raise ValueError("its table has no columns")
+        if self.table.reference not in (None, *self.table.trained):
+            raise ValueError(f"its table has no row {self.table.reference!r} to compare others with")
+        return self
 
 
 _RUN: TypeAdapter[_Missing | _Done] = TypeAdapter(Annotated[_Missing | _Done, Field(discriminator="state")])
@@ -99,23 +115,28 @@ _RUN: TypeAdapter[_Missing | _Done] = TypeAdapter(Annotated[_Missing | _Done, Fi
 
 def check_results(data: dict[str, Any], path: Path) -> None:
     """Say so if the content of a file is not what a reproduction writes, or one of its runs is damaged."""
-    _Results.model_validate(data)
+    try:
+        _Results.model_validate(data)
+    except ValidationError as error:
+        raise TextspaceError(
+            f"{path} is no result of textspace reproduce ({_first(error)}): give a NAME.json that it has written"
+        ) from None
     for name, run in data["runs"].items():
         try:
             found = _RUN.validate_python(run)
             damage = None if name == run_name(found.row, found.seed) else f"it is of {run_name(found.row, found.seed)}"
         except ValidationError as error:
-            damage = _first(error)
+            damage = _first(error, inside=1)  # of its state
         if damage is not None:
             raise TextspaceError(
                 f"the run {name!r} in {path} is damaged ({damage}): write or fetch the file again, or take that run out"
             )
 
 
-def _first(error: ValidationError) -> str:
-    """The first mistake, and where it is."""
+def _first(error: ValidationError, inside: int = 0) -> str:
+    """The first mistake, and where it is; so many parts of the place are known."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:])  # after the state
+    where = ".".join(str(part) for part in first["loc"][inside:])
     match first["type"]:
         case "union_tag_not_found" | "union_tag_invalid":
             return "its state is neither done nor missing"
