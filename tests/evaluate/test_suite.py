@@ -389,6 +389,17 @@ def test_sentences_of_training_are_known_in_other_texts_too(tmp_path) -> None:
     assert not [note for note in subject_of(space, str(tmp_path / "c.txt")).notes if "flatters its numbers" in note]
 
 
+@pytest.mark.parametrize(
+    "record",
+    [{}, [], "text", 3, {"sentences": "60"}, {"sentences": 60}, {"sentences": 60, "digest": "a", "sketch": "not ours"}],
+)
+def test_a_record_of_the_training_text_that_is_not_ours_is_none(space, tmp_path, record) -> None:
+    (tmp_path / "my.txt").write_text("\n".join(TEXTS))
+    space.metrics |= {"training_text": record, "source": "another"}
+    given = subject_of(space, str(tmp_path / "my.txt"))
+    assert (given.own_train, set(given.splits)) == (None, {"test"})
+
+
 def test_all_that_was_trained_on_is_known_though_some_of_it_is_measured_on(tmp_path) -> None:
     """One test sentence leaves twenty training sentences to measure on, of forty."""
     (tmp_path / "text").mkdir()

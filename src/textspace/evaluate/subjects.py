@@ -149,8 +149,19 @@ def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -
 
 def _may_hold_training(space: Space, uncut: Corpus) -> bool:
     """By the number of sentences alone."""
-    known, train = space.metrics.get(TRAINING_TEXT), uncut.splits.get("train")
+    known, train = _text_of_training(space), uncut.splits.get("train")
     return train is not None and (known is None or known["sentences"] <= len(train))
+
+
+def _text_of_training(space: Space) -> dict[str, Any] | None:
+    """What a space tells of the text it was trained on; None where it tells nothing, or not what training writes."""
+    known: Any = space.metrics.get(TRAINING_TEXT)
+    try:
+        if sketch := known.get("sketch"):
+            Sketch.of(sketch)
+        return known if isinstance(known["sentences"], int) and isinstance(known["digest"], str) else None
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
 
 
 def _is_of_training(space: Space, name: str, content: Content) -> bool | None:
@@ -158,7 +169,7 @@ def _is_of_training(space: Space, name: str, content: Content) -> bool | None:
 
     Of a space that does not know its text's digest, since it was made before there was one, the name decides.
     """
-    known = space.metrics.get(TRAINING_TEXT)
+    known = _text_of_training(space)
     if known is None:
         return True if name == space.metrics.get("source") else None
     return content.is_text(known)
@@ -166,7 +177,7 @@ def _is_of_training(space: Space, name: str, content: Content) -> bool | None:
 
 def _met_in_training(space: Space, test: Sentences) -> str | None:
     """A sentence where a text that is not that of training has some of its sentences all the same."""
-    sketch = space.metrics.get(TRAINING_TEXT, {}).get("sketch")
+    sketch = (_text_of_training(space) or {}).get("sketch")
     met, looked_up = Sketch.of(sketch).met(test.texts) if sketch else (0, 0)
     if not met:
         return None
