@@ -31,7 +31,7 @@ from textspace.evaluate.measures.pairwise import (
     partners,
     random_pairs,
 )
-from textspace.evaluate.statistics import plus_minus
+from textspace.evaluate.statistics import SAFE_SIDE, plus_minus
 from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.noise import Noise
 
@@ -297,6 +297,18 @@ def test_the_error_of_the_histograms_is_their_spread_when_pairs_share_sentences(
         found.append(histogram_overlap(own_N, trait_N + trait_N[partners_KN], partners_KN))
     spread = np.std([one.value for one in found])
     assert np.mean([one.stderr for one in found]) == pytest.approx(spread, rel=0.2)
+
+
+def test_the_error_of_histograms_that_are_nearly_equal_is_on_the_safe_side_and_says_so(chance, space) -> None:
+    found = []
+    for _ in range(300):
+        partners_KN = partners(800, 2, chance)
+        found.append(histogram_overlap(chance.normal(size=800), chance.normal(size=(2, 800)), partners_KN))
+    spread = np.std([one.value for one in found])
+    assert 1 < np.mean([one.stderr for one in found]) / spread < 1.8
+    estimates = code_overlap(subject_on(space, tiny_sentences(30))).estimates
+    told = {name for name, each in estimates.items() if SAFE_SIDE in str(each.settings["error"])}
+    assert told == {"overlap_p_histograms", "overlap_q_histograms"}
 
 
 def test_the_scores_of_others_are_those_of_a_loop_over_pairs(space) -> None:
