@@ -304,6 +304,7 @@ def test_features_of_three_numbers_are_drawn_as_they_are(tmp_path: Path) -> None
         ({"feature_places": [[0.5]], "feature_spread": [0.1, None]}, "feature_places.0.1: field required"),
         ({"features": [[0.5, 1.0]]}, "features.0.2: field required"),
         ({"features": [[0.5, 1.0, 0.0]]}, "features need feature_places"),
+        ({"features": [[0.5, 1.0, math.inf]]}, "features.0.2: input should be a finite number"),
     ],
 )
 def test_a_damaged_run_is_named_with_what_is_wrong(damage: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -344,6 +345,7 @@ def test_files_that_hold_no_results_are_told(text: str, told: str, tmp_path: Pat
         ({"table": {"reference": "nobody"}}, "its table has no row 'nobody' to compare others with"),
         ({"table": {"name": "../../evil"}}, "'../../evil' is no plain name, of letters, digits and . _ + -"),
         ({"table": {"name": ".."}}, "'..' is no plain name"),
+        ({"table": {"rows": [{"name": "plain", "paper": {"nll": "1.5"}}]}}, "one of the paper's numbers is none"),
         ({"table": {"rows": [{"name": "../evil", "recipe": "vae"}]}}, "'../evil' is no plain name"),
     ],
 )

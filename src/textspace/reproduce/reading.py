@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     Field,
     StrictFloat,
     StrictInt,
@@ -37,6 +39,10 @@ def _checked_error(error: Number) -> Number:
 
 Measured = tuple[Number, Annotated[Number, AfterValidator(_checked_error)] | None]
 """A number and its standard error, which may be NaN."""
+
+
+Drawn = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+"""A number that is a place in a picture."""
 
 
 class _Begun(BaseModel):
@@ -72,10 +78,10 @@ class _Done(_Begun):
     not_measured: dict[str, Any] = {}
     by_sentence: dict[str, list[Number]] = {}
     by_epoch: dict[str, list[Number | None]] = {}
-    epoch: list[StrictFloat] = []
-    feature_places: list[tuple[StrictFloat, StrictFloat]] = []
+    epoch: list[Drawn] = []
+    feature_places: list[tuple[Drawn, Drawn]] = []
     feature_spread: tuple[StrictFloat, Number | None] | None = None
-    features: list[tuple[StrictFloat, StrictFloat, StrictFloat]] = []
+    features: list[tuple[Drawn, Drawn, Drawn]] = []
 
     @model_validator(mode="after")
     def _fits_together(self) -> _Done:
@@ -90,8 +96,16 @@ class _Done(_Begun):
         return self
 
 
+def _checked_papers(table: Any) -> Any:
+    """Before text that reads like a number is taken for one."""
+    numbers = (number for row in table["rows"] for number in row.get("paper", {}).values())
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
+        raise ValueError("one of the paper's numbers is none")
+    return table
+
+
 class _Results(BaseModel):
-    table: Table
+    table: Annotated[Table, BeforeValidator(_checked_papers)]
     runs: dict[str, Any]
     wanted: dict[str, Annotated[StrictInt, Field(ge=1, le=MOST_SEEDS)]]
     command: str
@@ -99,7 +113,7 @@ class _Results(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_shown(self) -> _Results:
-        """Names of a table and of its rows become those of files and folders."""
+        # Names of a table and of its rows become those of files and folders.
         for name in (self.table.name, *self.table.trained):
             if not re.fullmatch(r"\w[\w.+-]*", name):
                 raise ValueError(f"{name!r} is no plain name, of letters, digits and . _ + -")
