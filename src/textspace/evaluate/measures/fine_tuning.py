@@ -175,11 +175,15 @@ class Cut:
 
 
 def _cuts(prepared: Prepared, seed: int, most: int) -> tuple[list[Cut], int]:
-    """What is trained and tested, and the number of folds there are; 1 where there is a test set."""
+    """What is trained and tested, and the number of folds there are; 1 where there is a test set.
+
+    No fold tests the first one's dev rows, on which the learning rate of all is chosen.
+    """
     classes_N = np.concatenate([prepared.classes[part] for part in prepared.parts])
     if "all" in prepared.parts:
         folds = outer_folds(classes_N, seed)
-        return [Cut(*_dev_apart(train_N, classes_N, seed), test_N) for train_N, test_N in folds[:most]], len(folds)
+        cuts = [Cut(*_dev_apart(train_N, classes_N, seed), test_N) for train_N, test_N in folds[:most]]
+        return [replace(cut, test_N=np.setdiff1d(cut.test_N, cuts[0].dev_N)) for cut in cuts], len(folds)
     starts = np.cumsum([0, *(len(prepared.classes[part]) for part in prepared.parts)])
     rows = {part: np.arange(*starts[at : at + 2]) for at, part in enumerate(prepared.parts)}
     if "valid" in rows:
@@ -222,7 +226,8 @@ def fine_tuned_accuracy(
 ) -> Result:
     """Fine-tune an encoder on a task, for `folds` of its folds where it has no test set, and test it.
 
-    The learning rate with the best dev accuracy (of equals the first) in the first training serves for all of them.
+    The learning rate with the best dev accuracy (of equals the first) in the first fold serves for all of them, and
+    none of them tests the rows that it was chosen on.
     """
     columns = zip(*(prepared.inputs(part, form) for part in prepared.parts), strict=True)
     splits = [encoder.split([writing(each) for part in column for each in part]) for column in columns]
@@ -248,6 +253,7 @@ def fine_tuned_accuracy(
         "dropout": "as the encoder was trained with",
         "learning_rate": how.rates[best],
         "learning_rates_tried": ", ".join(f"{rate:g}" for rate in how.rates),
+        "learning_rate_chosen_on": "dev data of the first fold, which no fold tests" if of > 1 else "dev data",
         "trained_on": len(cuts[0].train_N),
         "folds_trained": len(cuts) if of > 1 else None,
         "folds": of if of > 1 else None,
@@ -262,7 +268,8 @@ def fine_tuning(subject: Subject) -> Findings:
 
     The copy ends with the posterior's mean; above it are one dense layer with leaky ReLU, as wide as a code, and class
     logits. Pairs are read as (|u - v|, u * v), and as both sentences joined in one text. Five epochs with Adam; the
-    weights are the last. MR and CR are cut in ten folds, of which `effort.repeats` are trained and tested.
+    weights are the last. MR and CR are cut in ten folds, of which `effort.repeats` are trained and tested; the learning
+    rate is chosen in the first of them, on rows that none tests.
     """
     found = [tuned_to(subject, prepared) for prepared in prepared_tasks(subject, "fine-tuning")]
     estimates = {key: one for part, _ in found for key, one in part.items()}
