@@ -16,12 +16,14 @@ import pytest
 from helpers import Death, finish, lines_of, small, start, tiny_sentences
 
 from textspace.config import Recipe
+from textspace.data.corpus import ReadOptions, open_corpus
 from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train import checkpoints
 from textspace.train.fit import _alone, train
 from textspace.train.processes import Processes
+from textspace.train.rehearsal import rehearse
 
 OFTEN = {"training.checkpoint_every": 5}
 KINDS = {
@@ -268,3 +270,41 @@ def test_processes_leave_their_group_at_the_end(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert ended.returncode == 0, ended.stderr
     assert [ended.stdout.count(word) for word in ("2", "True", "left")] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(("began", "other"), [("balanced", "all"), ("all", "balanced")])
+def test_a_run_that_goes_on_mixes_sources_as_it_began(began: Any, other: Any, tmp_path: Path) -> None:
+    for name, count in (("short", 30), ("long", 90)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(tiny_sentences(count)))
+    sources = [str(tmp_path / f"{name}.txt") for name in ("short", "long")]
+    recipe = small(RECIPES["vae"]).but({"training.epochs": 1})
+    quiet: dict[str, Any] = {"device": "cpu", "silent": True, "curves": False}
+    for name, epochs in (("resumed", 1), ("undisturbed", 3)):
+        longer = recipe.but({"training.epochs": epochs})
+        train(sources, longer, tmp_path / name, options=ReadOptions(mixing=began), **quiet)
+    more = {"resume": True, **quiet}
+    longer = recipe.but({"training.epochs": 3})
+    told = rf"the run in .*resumed began with --mixing {began}: leave out --mixing {other} to resume it"
+    with pytest.raises(TextspaceError, match=told):
+        train(sources, longer, tmp_path / "resumed", options=ReadOptions(mixing=other), **more)
+    train(sources, longer, tmp_path / "resumed", **more)
+    resumed, undisturbed = (outcome(tmp_path / name) for name in ("resumed", "undisturbed"))
+    assert (resumed.files, resumed.best) == (undisturbed.files, undisturbed.best)
+    assert json.loads((tmp_path / "resumed" / "metrics.json").read_text())["mixing"] == began
+
+    noted = json.loads((tmp_path / "resumed" / "begun.json").read_text())
+    del noted["mixing"]  # as earlier versions left it
+    (tmp_path / "resumed" / "begun.json").write_text(json.dumps(noted))
+    longest = recipe.but({"training.epochs": 4})
+    assert train(sources, longest, tmp_path / "resumed", options=ReadOptions(mixing=began), **more).epochs == 4
+
+
+def test_a_corpus_brings_its_mixing_unless_options_say_another(tmp_path: Path) -> None:
+    for name, count in (("short", 30), ("long", 90)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(tiny_sentences(count)))
+    corpus = open_corpus(str(tmp_path / "*.txt"), ReadOptions(mixing="balanced"))
+    recipe = small(RECIPES["vae"]).but({"training.epochs": 1})
+    for options, mixing in ((None, "balanced"), (ReadOptions(mixing="all"), "all")):
+        assert Space.fit(corpus, recipe, options=options, device="cpu").metrics["mixing"] == mixing
+    rehearsed = [rehearse(corpus, recipe, options=options, device="cpu", steps=1) for options in (None, ReadOptions())]
+    assert {each.batches_per_epoch for each in rehearsed} == {2}  # 2 x 28 sentences, and not 28 + 82

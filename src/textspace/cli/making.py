@@ -62,12 +62,14 @@ def train(
         bool, typer.Option("--dry-run", help="Only say what would be trained, and how long it would take.")
     ] = False,
     mixing: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Several sources: 'all' takes every sentence once an epoch, so that larger sources count for more; "
-            "'balanced' takes from each as many as the smallest has, drawn anew each epoch. Each is measured apart too."
+            "'balanced' takes from each as many as the smallest has, drawn anew each epoch. Each is measured apart "
+            "too. A run that goes on has the one it began with.",
+            show_default="all",
         ),
-    ] = "all",
+    ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     header: Header = None,

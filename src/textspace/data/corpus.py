@@ -101,7 +101,8 @@ class Corpus:
     """Splits in the order train, valid, test (a source may have only some), and what reading them met.
 
     `labels` are all classes of all splits, in numerical order where all are numbers; `sources` are the names
-    behind the source numbers of the records; `mixing` is the rule for drawing from several sources.
+    behind the source numbers of the records; `mixing` is the rule for drawing from several sources, where one was
+    asked for.
     """
 
     name: str
@@ -109,7 +110,7 @@ class Corpus:
     labels: tuple[str, ...]
     report: ReadReport
     sources: tuple[str, ...]
-    mixing: Literal["all", "balanced"] = "all"
+    mixing: Literal["all", "balanced"] | None = None
 
 
 def open_corpus(source: Source, options: ReadOptions = _DEFAULTS, *, normalise: Sequence[str] = ()) -> Corpus:

@@ -53,7 +53,8 @@ class ReadOptions:
         per_class: keep only this many sentences of each class, chosen at random with `seed`: before any
             cut, and where splits are given in train only, so that figures on those given stay comparable.
         mixing: with several sources, "all" takes every sentence once an epoch; "balanced" takes from every
-            source as many as the smallest has, drawn anew each epoch.
+            source as many as the smallest has, drawn anew each epoch. By default a run that goes on has the one it
+            began with, and another has "all".
     """
 
     text: str | int | None = None
@@ -64,7 +65,7 @@ class ReadOptions:
     most: int = 10_000
     seed: int = 0
     per_class: int | None = None
-    mixing: Literal["all", "balanced"] = "all"
+    mixing: Literal["all", "balanced"] | None = None
 
     def __post_init__(self) -> None:
         if min(self.valid, self.test) < 0 or self.valid + self.test >= 1:
@@ -75,7 +76,7 @@ class ReadOptions:
             raise TextspaceError(f"most={self.most} and per_class={self.per_class} must be at least 1")
         if self.seed < 0:
             raise TextspaceError(f"seed={self.seed} must be at least 0")
-        if self.mixing not in ("all", "balanced"):
+        if self.mixing not in (None, "all", "balanced"):
             raise TextspaceError(f"mixing={self.mixing!r} is not a mixing rule; there are 'all' and 'balanced'")
 
 

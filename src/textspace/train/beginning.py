@@ -9,6 +9,7 @@ from pathlib import Path
 
 from textspace import folder as folders
 from textspace.config import Recipe
+from textspace.data.batching import Mixing
 from textspace.data.content import TRAINING_TEXT
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
@@ -40,17 +41,17 @@ class Noted:
         data: fingerprint of the text.
         weights: digest of those of the space that it started from; None where there was none.
         sketch: of the text that space had learnt from.
+        mixing: how several sources share an epoch; None where a run of an earlier version has not noted it.
     """
 
     data: str
     weights: str | None = None
     sketch: str | None = None
+    mixing: Mixing | None = None
 
     @classmethod
-    def of(cls, data: str, start: folders.Saved | None) -> Noted:
-        if start is None:
-            return cls(data)
-        return cls(data, checkpoints.digest(start.model), start.metrics.get(TRAINING_TEXT, {}).get("sketch"))
+    def of(cls, data: str, beginning: Beginning) -> Noted:
+        return cls(data, beginning.start_digest, beginning.learnt_before, beginning.mixing)
 
     @classmethod
     def read(cls, folder: Path) -> Noted | None:
@@ -78,6 +79,7 @@ class Beginning:
         has_first_phase: whether it begins with the first phase of its recipe.
         start: the space that it starts from.
         init: the folder of that space.
+        mixing: how several sources share an epoch.
     """
 
     tokenizer: Tokenizer | None
@@ -86,22 +88,35 @@ class Beginning:
     has_first_phase: bool
     start: folders.Saved | None = None
     init: Path | str | None = None
+    mixing: Mixing = "all"
 
     @classmethod
-    def of(cls, recipe: Recipe, resumed: Path | None, init: Path | str | None) -> Beginning:
-        """Of a run that goes on in the folder `resumed`, else starts from the space in `init`, else from nothing."""
+    def of(cls, recipe: Recipe, resumed: Path | None, init: Path | str | None, mixing: Mixing | None) -> Beginning:
+        """Of a run that goes on in the folder `resumed`, else starts from the space in `init`, else from nothing; with
+        the mixing that is asked for, if one is."""
         start = folders.load(init) if init is not None else None
         if resumed is None:
             two_phases = recipe.pretrain is not None and start is None
-            return cls(start.tokenizer if start else None, False, False, two_phases, start, init)
+            return cls(start.tokenizer if start else None, False, False, two_phases, start, init, mixing or "all")
         noted = Noted.read(resumed)
-        if start and noted and Noted.of("", start).weights != noted.weights:
+        if start and noted and checkpoints.digest(start.model) != noted.weights:
             raise TextspaceError(f"the run in {resumed} did not start from {init}: leave out --init to resume it")
+        mixed = (noted and noted.mixing) or mixing or "all"
+        if mixing not in (None, mixed):
+            raise TextspaceError(
+                f"the run in {resumed} began with --mixing {mixed}: leave out --mixing {mixing} to resume it"
+            )
         two_phases = recipe.pretrain is not None and not (start or (noted and noted.weights))
         goes_on = not two_phases or checkpoints.newest(resumed) is not None
         if not goes_on and weight_relevant(Recipe.load(resumed / folders.RECIPE)) != weight_relevant(recipe):
             raise TextspaceError(f"the run in {resumed} began with another recipe: resume with the same settings")
-        return cls(folders.load_tokenizer(resumed, recipe), True, goes_on, two_phases and not goes_on)
+        tokenizer = folders.load_tokenizer(resumed, recipe)
+        return cls(tokenizer, True, goes_on, two_phases and not goes_on, mixing=mixed)
+
+    @property
+    def start_digest(self) -> str | None:
+        """Of the weights that it starts from."""
+        return checkpoints.digest(self.start.model) if self.start else None
 
     @property
     def learnt_before(self) -> str | None:

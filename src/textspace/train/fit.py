@@ -92,9 +92,9 @@ def train(
         raise TextspaceError("several processes cannot read one standard input: write the text to a file first")
     with _alone(folder, processes):
         corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-        beginning = Beginning.of(recipe, folder if resume else None, init)
+        beginning = Beginning.of(recipe, folder if resume else None, init, options.mixing or corpus.mixing)
         recipe = beginning.with_own_tokenizer(recipe)
-        return _trained(corpus, recipe, folder, beginning, options.mixing, processes, silent, curves, say)
+        return _trained(corpus, recipe, folder, beginning, processes, silent, curves, say)
 
 
 @contextmanager
@@ -123,7 +123,6 @@ def _trained(
     recipe: Recipe,
     folder: Path,
     beginning: Beginning,
-    mixing: Mixing,
     processes: Processes,
     silent: bool,
     curves: bool,
@@ -143,7 +142,7 @@ def _trained(
         if not beginning.resumed:
             write_file(folder / folders.RECIPE, recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
-            Noted.of(prepared.fingerprint, beginning.start).write(folder)
+            Noted.of(prepared.fingerprint, beginning).write(folder)
     processes.wait()
     if not processes.first:
         prepared = prepare(corpus, recipe, tokenizer=folders.load_tokenizer(folder, recipe))
@@ -151,7 +150,7 @@ def _trained(
     if (noted := Noted.read(folder)) and noted.data != prepared.fingerprint:
         raise TextspaceError(f"the run in {folder} began with other text: go on with the same source and options")
     if beginning.has_first_phase:
-        _first_phase(recipe, model, prepared, folder, processes, mixing, silent, say)
+        _first_phase(recipe, model, prepared, folder, beginning.mixing, processes, silent, say)
     trainer = Trainer(
         recipe,
         model,
@@ -160,7 +159,7 @@ def _trained(
         folder,
         data=prepared.fingerprint,
         processes=processes,
-        mixing=mixing,
+        mixing=beginning.mixing,
         silent=silent,
     )
     if beginning.goes_on:
@@ -182,7 +181,7 @@ def _trained(
         if beginning.init is not None:
             metrics["started_from"] = str(beginning.init)
         if len(corpus.sources) > 1:
-            metrics |= {"sources": list(source_names(corpus)), "mixing": mixing}
+            metrics |= {"sources": list(source_names(corpus)), "mixing": beginning.mixing}
         with suppress(OSError, ValueError):  # not there, or damaged
             metrics["pretraining"] = json.loads((folder / PRETRAINING).read_text(encoding="utf-8"))
         for name in ("valid", "test"):
@@ -227,8 +226,8 @@ def _first_phase(
     model: Model,
     prepared: Prepared,
     folder: Path,
-    processes: Processes,
     mixing: Mixing,
+    processes: Processes,
     silent: bool,
     say: Callable[[str], None],
 ) -> None:

@@ -49,7 +49,7 @@ def rehearse(
     """
     options = options or ReadOptions()
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    beginning = Beginning.of(recipe, resumed, init)
+    beginning = Beginning.of(recipe, resumed, init, options.mixing or corpus.mixing)
     recipe = beginning.with_own_tokenizer(recipe)
     prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=True)
     splits = needed_splits(prepared)
@@ -57,7 +57,7 @@ def rehearse(
     with tempfile.TemporaryDirectory() as nowhere:
         processes = Processes(device)
         trainer = Trainer(
-            recipe, model, splits["train"], splits["valid"], Path(nowhere), processes=processes, mixing=options.mixing
+            recipe, model, splits["train"], splits["valid"], Path(nowhere), processes=processes, mixing=beginning.mixing
         )
         seconds = trainer.seconds_per_step(steps)
     batches = len(trainer.stream.plan)
