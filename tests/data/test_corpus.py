@@ -287,6 +287,14 @@ def test_folder_with_one_file(tmp_path: Path) -> None:
     assert corpus.report.lines()[0] == "files ignored: .hidden.txt, PROVENANCE.txt"
 
 
+def test_logs_of_training_are_no_text(tmp_path: Path) -> None:
+    logs = {"steps__jsonl": '{"event": "step"}\n', "pretraining__jsonl": '{"event": "step"}\n'}
+    folder = write(tmp_path, all__txt=numbered(20), **logs)
+    for source in (folder, str(folder / "*")):
+        corpus = open_corpus(source)
+        assert (sizes(corpus), len(corpus.sources)) == ({"train": 18, "valid": 1, "test": 1}, 1)
+
+
 def test_a_lone_train_file_is_cut(tmp_path: Path) -> None:
     corpus = open_corpus(write(tmp_path, train__txt=numbered(20)))
     assert sizes(corpus) == {"train": 18, "valid": 1, "test": 1}

@@ -39,6 +39,8 @@ _SPLIT_NAMES = {
 }
 # Notes that lie beside a corpus and are no part of it.
 _PAPERS = frozenset({"readme", "license", "licence", "provenance", "notice", "citation", "changelog", "copying"})
+# What training writes into its folder, where that is the folder of the text too.
+_LOGS = frozenset({"steps.jsonl", "pretraining.jsonl"})
 _BUILTIN_SENTENCES = 20_000
 _BUILTIN_SEEDS = {"train": 1, "valid": 2, "test": 3}
 
@@ -173,11 +175,12 @@ def _from_glob(pattern: str, options: ReadOptions) -> list[Found]:
 
 def _readable(paths: list[Path]) -> tuple[list[Path], list[Path]]:
     """The files that are text to learn from, and the others."""
-    files = [
-        path
-        for path in paths
-        if path.suffix and ending(path) and not path.name.startswith(".") and _stem(path).lower() not in _PAPERS
-    ]
+
+    def is_text(path: Path) -> bool:
+        of_another_use = path.name.startswith(".") or _stem(path).lower() in _PAPERS or path.name in _LOGS
+        return bool(path.suffix and ending(path)) and not of_another_use
+
+    files = [path for path in paths if is_text(path)]
     return files, [path for path in paths if path not in files]
 
 
