@@ -405,6 +405,17 @@ def test_named_pipe(tmp_path: Path) -> None:
     assert texts(corpus) == texts(corpus) == ["one", "two"]
 
 
+def test_null_and_nan_are_words_where_all_cells_are_words(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        a__csv="text,label\nno,NaN\nfew,null\nmany,\n",
+        a__tsv="text\tlabel\nno\tNaN\nfew\tnull\nmany\t\n",
+        a__jsonl='{"text": "no", "label": NaN}\n{"text": "few", "label": null}\n{"text": "many"}\n',
+    )
+    found = {name: open_corpus(tmp_path / f"a.{name}").labels for name in ("csv", "tsv", "jsonl")}
+    assert found == {"csv": ("NaN", "null"), "tsv": ("NaN", "null"), "jsonl": ()}
+
+
 def test_normalisers_come_before_counting(tmp_path: Path) -> None:
     corpus = open_corpus({"train": ["<br>", "A <b>Cat</b>", "a\r\nb"]}, normalise=["html", "lower"])
     assert texts(corpus) == ["a cat", "a b"]
