@@ -14,6 +14,7 @@ from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train.fit import train
+from textspace.train.log import records
 from textspace.train.rehearsal import rehearse
 
 RECIPE = small(RECIPES["vae"]).but({"training.epochs": 1})
@@ -121,3 +122,17 @@ def test_a_tokenizer_beside_a_space_to_start_from_is_refused(source, trained, tm
     assert code != 0
     assert "brings its own tokenizer: leave out --set text.tokenizer or --init" in errors
     assert not (tmp_path / "new").exists()
+
+
+def test_what_is_told_of_codes_at_the_end_is_what_the_validation_of_their_weights_told(
+    source, trained, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    recipe = RECIPE.but({"training.epochs": 2})
+    metrics = trained(source(train=KNOWN, valid=KNOWN[:12]), recipe=recipe, say=told.append)
+    validations = records(tmp_path / "space" / "steps.jsonl", "validation")
+    (kept,) = (line for line in validations if line["step"] == metrics["trained"]["best_step"])
+    numbers = metrics["examination"]["numbers"]
+    assert {"mi", "kl", "active_units"} <= numbers.keys()
+    assert numbers == pytest.approx({name: kept.get(name, number) for name, number in numbers.items()}, abs=1e-6)
+    assert not [line for line in told if line.startswith("The codes are")]  # which the end of the epoch has told

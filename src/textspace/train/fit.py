@@ -184,9 +184,10 @@ def _trained(
             metrics |= {"sources": list(source_names(corpus)), "mixing": beginning.mixing}
         with suppress(OSError, ValueError):  # not there, or damaged
             metrics["pretraining"] = json.loads((folder / PRETRAINING).read_text(encoding="utf-8"))
+        seed = seed_of(recipe.training.seed, "validation")  # as validations have it, so that they say the same
         for name in ("valid", "test"):
             if name in splits and len(splits[name]):
-                measured = likelihood(model, splits[name], seed=seed_of(recipe.training.seed, "validation"))
+                measured = likelihood(model, splits[name], seed=seed)
                 metrics[name] = {key: estimate.to_dict() for key, estimate in measured.estimates().items()}
                 if apart := estimates_by_source(measured, splits[name].sources, source_names(corpus)):
                     metrics.setdefault("by_source", {})[name] = {
@@ -196,7 +197,9 @@ def _trained(
                 if name == "valid":
                     history = earlier_validations(trainer.history, metrics)
                     epochs = trainer.stream.position
-                    examination = examine(model, splits[name], recipe, scored=measured, history=history, epochs=epochs)
+                    examination = examine(
+                        model, splits[name], recipe, seed=seed, scored=measured, history=history, epochs=epochs
+                    )
                     metrics["examination"] = examination.to_dict()
                     if recipe.posterior is not None and str(examination.diagnosis) != trainer.told:
                         say(str(examination.diagnosis))
