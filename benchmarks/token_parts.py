@@ -37,6 +37,7 @@ from textspace.evaluate.measures.transfer import transfer_to
 from textspace.evaluate.measures.variety import variety
 from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.subjects import subject_of
+from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.recipes import recipe
@@ -273,8 +274,8 @@ def judge_for(space: Space, options: Options) -> LanguageModel:
         )
     if judge.tokenizer.fingerprint != space.tokenizer.fingerprint:
         raise TextspaceError(f"{options.language_model!r} has other tokens than the space: train both on the same text")
-    lengths = judge.metrics.get("train_lengths") or []
-    return LanguageModel(judge.model.eval(), int(sum(lengths)))
+    sentences = Lengths.of_metrics(judge.metrics).counts_L.sum() if METRIC in judge.metrics else 0
+    return LanguageModel(judge.model.eval(), int(sentences))
 
 
 def limited(prepared: Prepared, limit: int | None) -> Prepared:

@@ -66,6 +66,14 @@ SCHEDULED = {"constant": ("value",), "linear": BOTH, "logistic": BOTH, "cyclic":
             ["objective.kind=wae", "objective.free_bits.target=4"],
             "objective 'wae' has no option 'free_bits': choose another objective.kind, or leave it out",
         ),
+        *(
+            ([f"{path}={10**23}"], f"{path} is {10**23}, but input should be less than or equal to {10**15}")
+            for path in ("text.max_tokens", "latent.dim", "training.epochs", "training.batch.sentences")
+        ),
+        (
+            ["text.tokenizer.kind=bpe", f"text.tokenizer.size={10**23}"],
+            f"text.tokenizer.size is {10**23}, but input should be less than",
+        ),
         (["latent.dim=-3"], "latent.dim is -3, but input should be greater than or equal to 1"),
         *(
             ([f"{path}=-1"], f"{path} is -1, but input should be greater than or equal to 0")

@@ -51,7 +51,7 @@ def test_every_recipe_conforms(name: str, tiny, runs: Path) -> None:
 
     # Saved and loaded it is the same.
     lengths = Lengths.of(np.asarray(tiny.encoded.splits["train"].lengths) - 2, recipe.text.max_tokens)
-    space = Space(recipe, tiny.tokenizer, trainer.model, {METRIC: lengths.to_list()})
+    space = Space(recipe, tiny.tokenizer, trainer.model, {METRIC: lengths.to_dict()})
     space.save(runs / name)
     loaded = Space.load(runs / name, "cpu")
     assert loaded.recipe == recipe

@@ -44,7 +44,7 @@ def spaces(tiny: Prepared) -> dict[str, Space]:
     cannot turn a choice."""
     lengths = Lengths.of(tiny.encoded.splits["train"].lengths - 2, longest=12)
     return {
-        kind: Space(recipe, tiny.tokenizer, Model(recipe, len(tiny.tokenizer)).double(), {METRIC: lengths.to_list()})
+        kind: Space(recipe, tiny.tokenizer, Model(recipe, len(tiny.tokenizer)).double(), {METRIC: lengths.to_dict()})
         for kind, recipe in KINDS.items()
     }
 

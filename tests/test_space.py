@@ -570,7 +570,7 @@ def test_the_scores_of_tokens_sum_to_that_of_the_sentence(kind: str, request: py
 
 def test_scores_with_lengths_need_the_training_sentences_lengths(space: Space) -> None:
     lengths = Lengths([0, 3, 0, 5])
-    known = Space(space.recipe, space.tokenizer, space.model, {METRIC: lengths.to_list()})
+    known = Space(space.recipe, space.tokenizer, space.model, {METRIC: lengths.to_dict()})
     scores = known.score(["the dog .", "the"], samples=3, end_token="length")
     assert [len(tokens) for tokens in scores.tokens] == [3, 1]  # the end is none of them
     np.testing.assert_allclose(scores.log_length_N, lengths.log_prob([3, 1]))

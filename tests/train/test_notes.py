@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers import command, small, tiny_sentences
 
@@ -136,3 +137,10 @@ def test_what_is_told_of_codes_at_the_end_is_what_the_validation_of_their_weight
     assert {"mi", "kl", "active_units"} <= numbers.keys()
     assert numbers == pytest.approx({name: kept.get(name, number) for name, number in numbers.items()}, abs=1e-6)
     assert not [line for line in told if line.startswith("The codes are")]  # which the end of the epoch has told
+
+
+def test_a_limit_of_tokens_that_no_sentence_comes_near_costs_nothing(source, trained, tmp_path: Path) -> None:
+    metrics = trained(source(train=KNOWN, valid=KNOWN[:5]), recipe=RECIPE.but({"text.max_tokens": 10**12}))
+    counts = np.bincount([len(text.split()) for text in KNOWN]).tolist()
+    assert metrics["train_lengths"] == {"counts": counts, "longest": 10**12}
+    assert Space.load(tmp_path / "space", "cpu").score(KNOWN[:2], end_token="length").log_length_N.shape == (2,)

@@ -11,7 +11,8 @@ __all__ = ["Config", "Count", "NotNegative", "Positive", "Share"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
+"""More than anybody means, and few enough for all that counts with them."""
 
 
 class Config(BaseModel):

@@ -105,7 +105,7 @@ class PretrainedEncoder(Config):
     """A folder, or the name of a model of the Hugging Face hub; to be given for training."""
     frozen: bool = False
     """Keep its weights as they are, instead of training them with all others."""
-    max_tokens: Annotated[int, Field(ge=4)] | None = None
+    max_tokens: Annotated[Count, Field(ge=4)] | None = None
     """It reads so many tokens of a sentence, its special ones included; as many as it can when not given."""
 
 

@@ -24,13 +24,13 @@ class WordTokenizer(Config):
 
 class BPETokenizer(Config):
     kind: Literal["bpe"] = "bpe"
-    size: Annotated[int, Field(ge=260)] = 8000
+    size: Annotated[Count, Field(ge=260)] = 8000
     """Vocabulary size, the 256 bytes and 4 special tokens included."""
 
 
 class UnigramTokenizer(Config):
     kind: Literal["unigram"] = "unigram"
-    size: Annotated[int, Field(ge=260)] = 8000
+    size: Annotated[Count, Field(ge=260)] = 8000
     """Vocabulary size, the 256 bytes and 4 special tokens included."""
 
 

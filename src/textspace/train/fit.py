@@ -176,7 +176,7 @@ def _trained(
             "parameters": model.parameter_counts(),
             "report": notes,
             "unknown": unknown_shares(splits),
-            METRIC: Lengths.of(splits["train"].lengths - 2, recipe.text.max_tokens).to_list(),
+            METRIC: Lengths.of(splits["train"].lengths - 2, recipe.text.max_tokens).to_dict(),
         }
         if beginning.init is not None:
             metrics["started_from"] = str(beginning.init)

@@ -101,7 +101,7 @@ def test_without_the_end_token_sentences_cost_less_and_the_names_say_so(subject,
 
 def test_with_a_distribution_of_lengths_the_names_say_so(subject, space) -> None:
     lengths = Lengths(np.bincount([len(text.split()) for text in TEXTS], minlength=12))
-    known = Space(space.recipe, space.tokenizer, space.model, {METRIC: lengths.to_list()})
+    known = Space(space.recipe, space.tokenizer, space.model, {METRIC: lengths.to_dict()})
     found = likelihood_with_length_prior(subject_on(known, TEXTS))
     expected = likelihood_of(space.model, subject.test.split, samples=4, end_token="length", lengths=lengths)
     for key in ("nll", "elbo", "nll_ppl_word"):
