@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,7 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from textspace.config import Recipe
 from textspace.data.corpus import Corpus, ReadOptions, Record, corpus_of, open_corpus
+from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 
 
@@ -403,6 +407,28 @@ def test_named_pipe(tmp_path: Path) -> None:
     corpus = open_corpus(pipe)
     writer.join()
     assert texts(corpus) == texts(corpus) == ["one", "two"]
+
+
+def test_a_corpus_that_was_normalised_otherwise_than_the_recipe_says_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, a__txt="Anna Sees\n" * 5)
+    recipe = Recipe().but({"text.normalise": ["lower", "html"]})
+    opened: list[Callable[..., Corpus]] = [
+        partial(open_corpus, tmp_path / "a.txt"),
+        partial(open_corpus, {"train": ["Anna"]}),
+        partial(open_corpus, [tmp_path / "a.txt", "builtin:5"]),
+        partial(corpus_of, ["Anna"] * 5),
+    ]
+    for corpus in opened:
+        assert prepare(corpus(normalise=["lower", "html"]), recipe).corpus.normalise == ("lower", "html")
+        assert prepare(corpus(normalise="lower"), Recipe().but({"text.normalise": ["lower"]}))
+        for names in ([], ["html", "lower"]):
+            told = re.escape(
+                f"was opened with normalise={names} and the recipe has text.normalise=['lower', 'html']: open it with"
+            )
+            with pytest.raises(TextspaceError, match=told):
+                prepare(corpus(normalise=names), recipe)
+    with pytest.raises(TextspaceError, match="there is no normaliser 'lowr'; did you mean 'lower'"):
+        open_corpus("builtin:5", normalise=["lowr"])
 
 
 def test_null_and_nan_are_words_where_all_cells_are_words(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from textspace.data.finding import SPLITS, Found, find, find_given, short_name
-from textspace.data.normalise import normaliser
+from textspace.data.normalise import names_given, normaliser
 from textspace.data.options import ReadOptions, ReadReport, Record, check_options
 from textspace.data.sources import Reader
 from textspace.data.streams import iterable_reader
@@ -102,7 +102,7 @@ class Corpus:
 
     `labels` are all classes of all splits, in numerical order where all are numbers; `sources` are the names
     behind the source numbers of the records; `mixing` is the rule for drawing from several sources, where one was
-    asked for.
+    asked for; `normalise` are the names of the normalisers that have been applied, in order.
     """
 
     name: str
@@ -111,6 +111,7 @@ class Corpus:
     report: ReadReport
     sources: tuple[str, ...]
     mixing: Literal["all", "balanced"] | None = None
+    normalise: tuple[str, ...] = ()
 
 
 def open_corpus(source: Source, options: ReadOptions = _DEFAULTS, *, normalise: Sequence[str] = ()) -> Corpus:
@@ -132,18 +133,18 @@ def open_corpus(source: Source, options: ReadOptions = _DEFAULTS, *, normalise: 
     splits but no valid, or a mapping without one, only valid from train, since training needs it.
     """
     check_options(options)
-    clean = normaliser(normalise)
+    normalise = names_given(normalise)
     if isinstance(source, Mapping):
-        return _build("given splits", [find_given(source, options)], options, clean)
+        return _build("given splits", [find_given(source, options)], options, normalise)
     if isinstance(source, str | Path):
         found = find(source, options)
-        return _build(short_name(source), found, options, clean)
+        return _build(short_name(source), found, options, normalise)
     if not isinstance(source, list | tuple) or not all(isinstance(one, str | Path) for one in source):
         raise TextspaceError("a source is a name or a list of names; for sentences themselves use corpus_of")
     if not source:
         raise TextspaceError("the list of sources is empty; give at least one")
     found = [one for each in source for one in find(each, options)]
-    return _build("+".join(map(short_name, source)), found, options, clean)
+    return _build("+".join(map(short_name, source)), found, options, normalise)
 
 
 def corpus_of(
@@ -163,14 +164,15 @@ def corpus_of(
     """
     check_options(options)
     reader = iterable_reader("sentences", sentences, labels, options)
-    return _build("sentences", [Found("sentences", {"": reader})], options, normaliser(normalise))
+    return _build("sentences", [Found("sentences", {"": reader})], options, names_given(normalise))
 
 
 # --- counting and cutting ---
 
 
-def _build(name: str, found: list[Found], options: ReadOptions, clean: Callable[[str], str]) -> Corpus:
+def _build(name: str, found: list[Found], options: ReadOptions, normalise: tuple[str, ...]) -> Corpus:
     _check_columns(name, found, options)
+    clean = normaliser(normalise)
     report = ReadReport()
     labels: set[str] = set()
     parts: dict[str, list[_Part]] = {split: [] for split in SPLITS}
@@ -201,7 +203,7 @@ def _build(name: str, found: list[Found], options: ReadOptions, clean: Callable[
         sizes = ", ".join(f"{split} {len(each):,}" for split, each in splits.items())
         report.notes.append(f"no splits given: cut at random with seed {options.seed} into {sizes}")
     sources = tuple(one.name for one in found)
-    return Corpus(name, splits, _in_order(labels), report, sources, options.mixing)
+    return Corpus(name, splits, _in_order(labels), report, sources, options.mixing, normalise)
 
 
 def _check_columns(name: str, found: list[Found], options: ReadOptions) -> None:

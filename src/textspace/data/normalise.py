@@ -9,7 +9,7 @@ from functools import partial
 
 from textspace.errors import TextspaceError, nearest
 
-__all__ = ["NORMALISERS", "normaliser", "one_line"]
+__all__ = ["NORMALISERS", "names_given", "normaliser", "one_line"]
 
 # A single ' or ’ is left alone: it is an apostrophe far more often than a quotation mark.
 _QUOTES = re.compile(r"""["“”„‟«»‹›‘‚‛「」『』＂]|`+|''+""")
@@ -80,16 +80,26 @@ def one_line(text: str) -> str:
     return re.sub(r"[\r\n]+", " ", text.strip("\r\n"))
 
 
+def names_given(normalise: Sequence[str]) -> tuple[str, ...]:
+    """The names of normalisers as given, one alone too; checked.
+
+    >>> names_given("lower"), names_given(["html", "lower"])
+    (('lower',), ('html', 'lower'))
+    """
+    names = (normalise,) if isinstance(normalise, str) else tuple(normalise)
+    for name in names:
+        if name not in NORMALISERS:
+            raise TextspaceError(f"there is no normaliser {name!r}; {nearest(name, NORMALISERS)}")
+    return names
+
+
 def normaliser(names: Sequence[str]) -> Callable[[str], str]:
     """One function that removes line ends and then applies the named normalisers in order.
 
     >>> normaliser(["html", "lower"])("<p>Fish &amp; Chips</p>")
     'fish & chips'
     """
-    names = (names,) if isinstance(names, str) else tuple(names)
-    for name in names:
-        if name not in NORMALISERS:
-            raise TextspaceError(f"there is no normaliser {name!r}; {nearest(name, NORMALISERS)}")
+    names = names_given(names)
     return partial(_apply, tuple(NORMALISERS[name] for name in names)) if names else one_line
 
 

@@ -44,6 +44,11 @@ def prepare(corpus: Corpus, recipe: Recipe, *, tokenizer: Tokenizer | None = Non
 
     A pretrained encoder's tokenizer stands beside it, fetched unless it was given too.
     """
+    if corpus.normalise != recipe.text.normalise:
+        raise TextspaceError(
+            f"the corpus {corpus.name!r} was opened with normalise={list(corpus.normalise)} and the recipe has "
+            f"text.normalise={list(recipe.text.normalise)}: open it with the recipe's"
+        )
     files = None if tokenizer is None else tokenizer.encoder
     if isinstance(recipe.encoder, PretrainedEncoder):
         files = files or EncoderFiles.fetch(recipe.encoder)  # first: one that is not there is told before the rest
