@@ -17,6 +17,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.sources import MIXING, card_lines
 from textspace.files import write_file
 from textspace.model import Model
+from textspace.pretrained import FILES as ENCODER_FILES
 from textspace.pretrained import FOLDER as ENCODER
 from textspace.pretrained import EncoderFiles
 from textspace.train import checkpoints
@@ -24,13 +25,13 @@ from textspace.train import checkpoints
 __all__ = [
     "Saved",
     "check",
+    "check_overwrites",
     "check_writable",
     "load",
     "load_tokenizer",
     "named",
     "save",
     "save_tokenizer",
-    "written_over",
 ]
 
 RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
@@ -58,16 +59,27 @@ def named(folder: Path | str) -> Path:
     return Path(folder)
 
 
-def written_over(folder: Path) -> list[str]:
-    """Names of files that are in a folder and that saving a space there would write over."""
-    return [name for name in (RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD) if (folder / name).exists()]
+def check_overwrites(folder: Path, recipe: Recipe, mark: str, writing: str) -> None:
+    """Say so if writing a space into a folder would write over somebody's own files.
+
+    Args:
+        folder: where the space is to be.
+        recipe: its recipe.
+        mark: a file by which a folder is known as ours, with all that is in it by the names of our files; an encoder's
+            are ours where the recipe there has an encoder of that kind.
+        writing: what writes.
+    """
+    is_ours = (folder / mark).exists()
+    names = [] if is_ours else [RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD]
+    if _has_encoder_files(recipe) and not (is_ours and _has_encoder_files(Recipe.load(folder / RECIPE))):
+        names += [f"{ENCODER}/{name}" for name in ENCODER_FILES]
+    if there := [name for name in names if (folder / name).exists()]:
+        raise TextspaceError(f"{folder} has a file {there[0]}, which {writing} would write over: choose another folder")
 
 
-def check_writable(folder: Path, metrics: dict[str, Any]) -> None:
+def check_writable(folder: Path, recipe: Recipe, metrics: dict[str, Any]) -> None:
     """Say so if saving a space would break another's run in a folder, or write over somebody's own files."""
-    there = written_over(folder)
-    if there and RECIPE not in there:
-        raise TextspaceError(f"{folder} has a file {there[0]}, which saving would write over: choose another folder")
+    check_overwrites(folder, recipe, RECIPE, "saving")
     if checkpoints.newest(folder) is not None and _metrics(folder / METRICS) != json.loads(json.dumps(metrics)):
         raise TextspaceError(
             f"{folder} holds the run of another space, which saving would break: choose another folder"
@@ -99,9 +111,11 @@ def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
 def load_tokenizer(folder: Path, recipe: Recipe) -> Tokenizer:
     """The tokenizer in a folder, with the files of the pretrained encoder where the recipe has one."""
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    if isinstance(recipe.encoder, PretrainedEncoder):
-        return tokenizer.with_encoder(EncoderFiles.read(folder / ENCODER))
-    return tokenizer
+    return tokenizer.with_encoder(EncoderFiles.read(folder / ENCODER)) if _has_encoder_files(recipe) else tokenizer
+
+
+def _has_encoder_files(recipe: Recipe) -> bool:
+    return isinstance(recipe.encoder, PretrainedEncoder)
 
 
 def check(folder: Path) -> None:

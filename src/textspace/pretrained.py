@@ -26,12 +26,12 @@ from textspace.errors import TextspaceError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["FOLDER", "EncoderFiles", "network_with_weights"]
+__all__ = ["FILES", "FOLDER", "EncoderFiles", "network_with_weights"]
 
 FOLDER = "encoder"
 """Where a space's folder has the files."""
 
-CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+FILES = CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 
 _WITHOUT = ("auto_map", "quantization_config", "attn_implementation", "dtype", "torch_dtype", "transformers_version")
 """What of a config is not the architecture: where it was, on what, and code of others."""

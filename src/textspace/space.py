@@ -137,7 +137,7 @@ class Space(Coder):
 
         One that was saved there before is written over; a run of another space, or somebody's own files, are not.
         """
-        folders.check_writable(folders.named(folder), self.metrics)
+        folders.check_writable(folders.named(folder), self.recipe, self.metrics)
         folders.save(folder, self.recipe, self.tokenizer, self.model, self.metrics)
 
     def to(self, device: str | torch.device) -> Space:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import command, small, tiny_sentences
+from tiny_encoder import tiny_encoder
 
 from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
@@ -144,3 +146,34 @@ def test_a_limit_of_tokens_that_no_sentence_comes_near_costs_nothing(source, tra
     counts = np.bincount([len(text.split()) for text in KNOWN]).tolist()
     assert metrics["train_lengths"] == {"counts": counts, "longest": 10**12}
     assert Space.load(tmp_path / "space", "cpu").score(KNOWN[:2], end_token="length").log_length_N.shape == (2,)
+
+
+def test_nobodys_encoder_is_written_over(source, trained, tmp_path: Path) -> None:
+    text = source(train=KNOWN, valid=KNOWN[:3])
+    (tmp_path / "mine").mkdir()
+    encoder = Path(shutil.copytree(tiny_encoder(), tmp_path / "mine" / "encoder"))
+    mine = {path.name: path.read_bytes() for path in encoder.iterdir()}
+    recipe = small(RECIPES["vae"].but({"encoder": {"kind": "pretrained"}})).but({"training.epochs": 1})
+    recipe = recipe.but({"encoder.model": str(encoder)})
+    would = r"mine has a file encoder/config\.json, which {} would write over: choose another folder"
+    with pytest.raises(TextspaceError, match=would.format("training")):
+        trained(text, "mine", recipe)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["encoder"]
+
+    trained(text, recipe=recipe)
+    space = Space.load(tmp_path / "space", "cpu")
+    with pytest.raises(TextspaceError, match=would.format("saving")):
+        space.save(tmp_path / "mine")
+    trained(text, "mine")  # without an encoder of that kind nothing is written there
+    (tmp_path / "mine" / "metrics.json").unlink()
+    shutil.rmtree(tmp_path / "mine" / "checkpoints")  # as if it were killed early: the folder is ours, the encoder not
+    with pytest.raises(TextspaceError, match=would.format("training")):
+        trained(text, "mine", recipe)
+    with pytest.raises(TextspaceError, match=would.format("saving")):
+        space.save(tmp_path / "mine")
+    assert {path.name: path.read_bytes() for path in encoder.iterdir()} == mine
+
+    space.save(tmp_path / "space")
+    for _ in range(2):
+        space.save(tmp_path / "copy")
+    assert Space.load(tmp_path / "copy", "cpu").tokenizer.fingerprint == space.tokenizer.fingerprint

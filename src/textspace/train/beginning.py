@@ -23,14 +23,13 @@ __all__ = ["Beginning", "Noted", "check_free"]
 BEGUN = "begun.json"
 
 
-def check_free(folder: Path) -> None:
+def check_free(folder: Path, recipe: Recipe) -> None:
     """Say so if a folder holds a run, a space, or files of somebody's that training would write over."""
     if checkpoints.newest(folder) is not None:
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
     if (folder / folders.METRICS).exists():
         raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
-    if not (folder / BEGUN).exists() and (there := folders.written_over(folder)):
-        raise TextspaceError(f"{folder} has a file {there[0]}, which training would write over: choose another folder")
+    folders.check_overwrites(folder, recipe, BEGUN, "training")
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def train(
     options = options or ReadOptions()
     folder = folders.named(out)
     if not resume:
-        check_free(folder)
+        check_free(folder, recipe)
     recipe = recipe if resume else with_own_length_of_first_phase(recipe)
     processes = Processes(device)
     if processes.count > 1 and "-" in (source if isinstance(source, list | tuple) else [source]):
