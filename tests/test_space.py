@@ -729,6 +729,19 @@ def test_training_takes_a_file_a_mapping_or_a_corpus_and_all_settings(tmp_path: 
     assert len(of_mapping.tokenizer) == 4 + len({"anna", "sees", "cats"})
 
 
+def test_a_list_of_files_is_read_and_not_taken_for_sentences(space: Space, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    first.write_text("\n".join(tiny_sentences(60)))
+    second.write_text("\n".join(tiny_sentences(40)))
+    fitted = Space.fit([str(first), second], QUICK, device="cpu")
+    assert fitted.metrics["source"] == "first+second"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = space.evaluate([first, str(second)], measures="reconstruction")
+    assert report.data["source"] == "first+second"
+    assert report.data["splits"]["test"]["of"] == 100
+
+
 # Mistakes
 
 NOT_FINITE = "holds a number that is not finite (NaN or infinity): mend or drop it"
@@ -775,10 +788,6 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
     "two numbers of epochs": (
         lambda space: Space.fit(["a"], "vae", epochs=3, settings=iter(["training.epochs=5"])),
         "settings and epochs, seed or sparsity say two things of one setting: leave out one",
-    ),
-    "names of files in a list": (
-        lambda space: Space.fit([__file__, Path(__file__)], "vae"),
-        "these are names of files: give them as one string, with commas between",
     ),
     "no text": (
         lambda space: Space.fit([], "vae"),

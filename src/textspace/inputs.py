@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +28,7 @@ __all__ = [
     "as_tensor",
     "check_sentences",
     "checked_codes",
+    "is_by_name",
     "is_text",
     "listed",
     "refuse_parameters",
@@ -50,6 +53,20 @@ def is_text(given: Any) -> bool:
         return isinstance(given, str)
     several = isinstance(given, Sequence) or getattr(given, "ndim", 0) > 0
     return several and isinstance(next(iter(given), None), str)
+
+
+def is_by_name(source: Any) -> bool:
+    """Whether this is a name, splits by name or a list of files, and not sentences."""
+    if isinstance(source, list | tuple):
+        return bool(source) and all(_is_file(each) for each in source)
+    return isinstance(source, str | Path | Mapping)
+
+
+def _is_file(name: Any) -> bool:
+    try:
+        return isinstance(name, str | Path) and os.path.isfile(name)
+    except ValueError:  # a sentence that cannot be a name
+        return False
 
 
 def check_sentences(texts: Sequence[str], first: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from textspace.encoding import Codes, Parameters, Texts, directions
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, lengths_for, likelihood
 from textspace.generate import Method
-from textspace.inputs import Troubles, check_sentences, listed, warn
+from textspace.inputs import Troubles, check_sentences, is_by_name, listed, warn
 from textspace.marks import marks_in, token_positions
 from textspace.paths import Path as CodePath
 from textspace.paths import interpolated
@@ -73,7 +72,7 @@ class Space(Coder):
     @classmethod
     def fit(
         cls,
-        source: str | Path | Iterable[str] | Mapping[str, Any] | Corpus,
+        source: str | Path | Iterable[str | Path] | Mapping[str, Any] | Corpus,
         recipe: Recipe | str = "default",
         *,
         out: Path | str | None = None,
@@ -88,8 +87,8 @@ class Space(Coder):
         """Train a space.
 
         Args:
-            source: a file, folder or other source by name (see `textspace train --help`), a `Corpus`, sentences, or a
-                mapping from "train", "valid" and "test" to any of these.
+            source: a file, folder or other source by name (see `textspace train --help`), a list of names of files, a
+                `Corpus`, sentences, or a mapping from "train", "valid" and "test" to a name or sentences.
             recipe: a recipe or the name of one.
             out: the folder to leave it in; by default nothing is kept on disk.
             epochs: at most so many.
@@ -328,7 +327,7 @@ class Space(Coder):
         from textspace.evaluate import suite as suites
 
         effort = suites.effort_of(suite)
-        if not isinstance(source, str | Path | Corpus | Mapping):
+        if not isinstance(source, Corpus) and not is_by_name(source):
             source = {"test": source}
         names = [measures] if isinstance(measures, str) else list(measures)
         subject = suites.subject_of(
@@ -356,20 +355,16 @@ def _corpus(source: Any, options: ReadOptions, recipe: Recipe) -> Corpus:
 
     if isinstance(source, Corpus):
         return source
-    if isinstance(source, str | Path | Mapping):
+    if is_by_name(source):
         return open_corpus(source, options, normalise=recipe.text.normalise)
     if not isinstance(source, Iterable):
         raise TextspaceError(f"cannot learn from {source!r}: give a file's name, or a list of sentences")
-    if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
-        raise TextspaceError("these are names of files: give them as one string, with commas between")
     return corpus_of(source, options=options, normalise=recipe.text.normalise)
 
 
-def _is_file(name: Any) -> bool:
-    try:
-        return isinstance(name, str | Path) and os.path.isfile(name)
-    except ValueError:  # a sentence that cannot be a name
-        return False
+def _names(given: str | Iterable[str]) -> list[str]:
+    """One name or several as a list."""
+    return [given] if isinstance(given, str) else list(given)
 
 
 def _troubles(metrics: Mapping[str, Any], corpus: Corpus) -> list[str]:
