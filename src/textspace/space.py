@@ -299,10 +299,10 @@ class Space(Coder):
         source: Any,
         *,
         suite: Suite = "quick",
-        measures: Iterable[str] = (),
+        measures: str | Iterable[str] = (),
         options: ReadOptions | None = None,
         tasks: str | Path | None = None,
-        baselines: Iterable[str] = (),
+        baselines: str | Iterable[str] = (),
         cache: str | Path | None = None,
         seed: int = 0,
         show_progress: bool = False,
@@ -312,10 +312,11 @@ class Space(Coder):
         Args:
             source: as for `fit`; its test split is measured on, or all sentences where they are given.
             suite: "quick", "standard" or "full".
-            measures: instead of the suite's, by name (`textspace evaluate --list`).
+            measures: instead of the suite's, one name or several (`textspace evaluate --list`).
             options: how to read the source, such as its label column.
             tasks: folder with files of sentence-pair and transfer tasks.
-            baselines: encoders of Hugging Face, folders or names of the hub, that some measures put beside the space.
+            baselines: encoders of Hugging Face, folders or names of the hub, one or several, that some measures put
+                beside the space.
             cache: folder where finished measures are kept.
             seed: of all randomness.
             show_progress: show bars.
@@ -329,7 +330,6 @@ class Space(Coder):
         effort = suites.effort_of(suite)
         if not isinstance(source, Corpus) and not is_by_name(source):
             source = {"test": source}
-        names = [measures] if isinstance(measures, str) else list(measures)
         subject = suites.subject_of(
             self,
             source,
@@ -337,11 +337,11 @@ class Space(Coder):
             seed=seed,
             options=options,
             task_files=None if tasks is None else Path(tasks),
-            baselines=baselines,
+            baselines=_names(baselines),
             show_progress=show_progress,
         )
         kept = None if cache is None else Path(cache)
-        return suites.evaluate(subject, suites.chosen_measures(suite, names), suite=suite, cache=kept)
+        return suites.evaluate(subject, suites.chosen_measures(suite, _names(measures)), suite=suite, cache=kept)
 
     def __repr__(self) -> str:
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"

@@ -502,6 +502,20 @@ def test_a_test_split_of_which_nothing_is_left_is_told(space, tmp_path) -> None:
     assert str(caught.value) == long
 
 
+def test_iterators_last_for_both_openings_of_a_source(space) -> None:
+    lists = {"train": TEXTS[:40], "test": TEXTS[40:]}
+    of_iterators = subject_of(space, {split: iter(texts) for split, texts in lists.items()})
+    assert {split: of_iterators.splits[split].texts for split in lists} == {
+        split: subject_of(space, lists).splits[split].texts for split in lists
+    }
+
+
+def test_one_baseline_may_be_a_string(space) -> None:
+    with mock.patch("textspace.evaluate.suite.subject_of", wraps=subject_of) as asked:
+        space.evaluate(TEXTS, measures="reconstruction", baselines="my-encoder")
+    assert list(asked.call_args.kwargs["baselines"]) == ["my-encoder"]
+
+
 def test_folders_of_an_evaluation_may_be_strings(space, tmp_path) -> None:
     (tmp_path / "tasks").mkdir()
     places = {"tasks": str(tmp_path / "tasks"), "cache": str(tmp_path / "cache")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 from textspace.data.content import TRAINING_TEXT, Content, Sketch
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
-from textspace.data.options import ReadOptions
+from textspace.data.options import ReadOptions, check_options
 from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort, Sentences, Subject
@@ -84,8 +84,10 @@ def subject_of(
         show_progress: show bars.
     """
     effort = effort or Effort()
+    options = ReadOptions() if options is None else options
+    check_options(options)
     notes: list[str] = []
-    corpus = source if isinstance(source, Corpus) else _opened(space, source, options or ReadOptions(), notes)
+    corpus = source if isinstance(source, Corpus) else _opened(space, source, options, notes)
     corpus = _with_test(corpus, notes)
     encoded = prepare(corpus, space.recipe, tokenizer=space.tokenizer, progress=show_progress).encoded
     if not len(encoded.splits["test"]):
@@ -131,8 +133,11 @@ def subject_of(
 
 def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -> Corpus:
     normalise = space.recipe.text.normalise
+    if isinstance(source, Mapping):  # of which iterators would be used up by the first of two openings
+        source = {split: list(given) if isinstance(given, Iterator) else given for split, given in source.items()}
+    names = source if isinstance(source, list | tuple) else [source]
     uncut = open_corpus(source, replace(options, valid=0.0, test=0.0), normalise=normalise)
-    if source != "-" and _may_hold_training(space, uncut):
+    if "-" not in names and _may_hold_training(space, uncut):
         cut = open_corpus(source, options, normalise=normalise)  # of several sources some may have been cut
         if _is_of_training(space, cut.name, Content.of(cut.splits["train"])):
             return cut
