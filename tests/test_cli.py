@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -19,7 +20,7 @@ from helpers import small, tiny_sentences
 
 from textspace import __version__
 from textspace.cli import main
-from textspace.cli.shared import print_json
+from textspace.cli.shared import print_json, print_table
 from textspace.data.corpus import open_corpus
 from textspace.data.english import english
 from textspace.generate import Greedy, Sampling
@@ -251,6 +252,17 @@ def test_scoring_leaves_nothing_in_the_cache(workplace: Path, tmp_path: Path, mo
 def test_numbers_that_are_not_finite_are_null_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"a": [math.inf, 1.5], "b": (math.nan, "c")})
     assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5], "b": [None, "c"]}
+
+
+def test_sentences_in_tables_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table({"text\x1b[1m": "left", "number": "right"}, [("a\x1b[2Jb\x07\x9bc", "1\n2")])
+    shown = capsys.readouterr().out
+    assert [line.split() for line in shown.splitlines()] == [
+        ["text", "[1m", "number"],
+        ["a", "[2Jb", "c", "1"],
+        ["2"],
+    ]
+    assert set(filterfalse(str.isprintable, shown)) == {"\n"}
 
 
 def test_a_file_that_is_read_is_not_written_over(workplace: Path, tmp_path: Path) -> None:

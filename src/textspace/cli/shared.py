@@ -194,16 +194,20 @@ def finite(data: Any) -> Any:
 
 def print_table(columns: dict[str, str], rows: Iterable[tuple[str, ...]], whole: str | None = None) -> None:
     """Rows under headings; a column's value is "right" for numbers, else "left". Numbers and the column `whole` are
-    never broken over lines."""
+    never broken over lines. A cell may have several lines, and nothing that steers a terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
+
+    def shown(cell: str) -> Text:
+        return Text("\n".join(map(_printable, cell.split("\n"))))
+
     for name, side in columns.items():
-        table.add_column(name, justify=side, no_wrap=side == "right" or name == whole)  # type: ignore[arg-type]
+        table.add_column(shown(name), justify=side, no_wrap=side == "right" or name == whole)  # type: ignore[arg-type]
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*map(shown, row))
     Console().print(table)
 
 
