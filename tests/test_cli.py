@@ -435,6 +435,20 @@ def test_resuming_goes_on(workplace: Path) -> None:
             "train text.txt --recipe hsvae --sparsity 0.5 --set prior.alpha=9",
             "--set and --sparsity say two things of one setting: leave out one of them",
         ),
+        *(
+            (f"{command} --out=", "--out is empty: give it a name, or leave it out")
+            for command in (
+                "train text.txt",
+                "demo",
+                "doctor done",
+                "evaluate done --data text.txt",
+                "compare done newer --data text.txt",
+                "features done --data text.txt",
+                "encode done text.txt",
+                "rank done table.tsv",
+                "reproduce tiny",
+            )
+        ),
         ("train text.txt --out done", "done already holds a run: add --resume to continue it"),
         ("train text.txt --out nowhere --resume", "nowhere holds no run to go on with: leave out --resume"),
         ("train text.txt --out done --resume --recipe ae", "done has the recipe 'vae'"),

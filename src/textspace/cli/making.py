@@ -17,6 +17,7 @@ from textspace.cli.shared import (
     Source,
     TextColumn,
     app,
+    out_option,
     print_json,
     print_table,
     read_options,
@@ -37,7 +38,7 @@ def train(
         str | None, typer.Option(help="A named recipe; `textspace recipes` lists them.", show_default="default")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="Instead: a recipe.json.")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for the trained space.")] = Path("space"),
+    out: Annotated[Path, out_option("The folder for the trained space.")] = Path("space"),
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change an option of the recipe: latent.dim=64", metavar="PATH=VALUE"),
@@ -264,7 +265,7 @@ def recipes_show(name: Annotated[str, typer.Argument(show_default=False)], as_js
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder for the trained space.")] = Path("textspace-demo"),
+    out: Annotated[Path, out_option("The folder for the trained space.")] = Path("textspace-demo"),
     seed: Seed = 0,
     device: Device = None,
 ) -> None:

@@ -17,6 +17,7 @@ from textspace.cli.shared import (
     TextColumn,
     app,
     make_folder,
+    out_option,
     print_json,
     print_table,
     some_records,
@@ -47,7 +48,7 @@ def features(
     sentences: Annotated[int, typer.Option(help="Read so many at most, drawn at random.", min=1)] = 20_000,
     top: Annotated[int, typer.Option(help="Sentences shown for each dimension.", min=1)] = 8,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for features.html and features.json; by default FOLDER/features.")
+        Path | None, out_option("Folder for features.html and features.json; by default FOLDER/features.")
     ] = None,
     split: Split = None,
     text_column: TextColumn = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textspace.cli.shared import Device, Json, app, print_json, print_table, tell
+from textspace.cli.shared import Device, Json, app, out_option, print_json, print_table, tell
 from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(help="The folder that holds the table's corpus in a folder of its own.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder for runs and results; by default reproduced/NAME.")
-    ] = None,
+    out: Annotated[Path | None, out_option("The folder for runs and results; by default reproduced/NAME.")] = None,
     rows: Annotated[
         list[str] | None, typer.Option(help="Only this row; may be repeated, or several with commas.", metavar="ROW")
     ] = None,

@@ -60,6 +60,17 @@ TopP = Annotated[float | None, typer.Option(help="For sampling: among the likeli
 Width = Annotated[int | None, typer.Option(help="For beam: how many beginnings are kept.")]
 
 
+def out_option(help: str, kind: type[Path] | type[str] = Path) -> Any:
+    """Of --out, which cannot be empty: as a path that would be the folder one is in."""
+
+    def named(written: Any) -> Any:
+        if not str(written).strip():
+            raise TextspaceError("--out is empty: give it a name, or leave it out")
+        return kind(written)
+
+    return typer.Option(help=help, parser=named, metavar="PATH")
+
+
 def method(name: str | None, default: str, **options: Any) -> Method:
     """The decoding method that the options name; an option of sampling or beam alone chooses that method."""
     from textspace.generate import method_named

@@ -29,6 +29,7 @@ from textspace.cli.shared import (
     check_not_read,
     finite,
     method,
+    out_option,
     print_estimates,
     print_json,
     print_lines,
@@ -54,7 +55,7 @@ def encode(
     folder: Folder,
     source: Source,
     out: Annotated[
-        str, typer.Option(help="codes.npy, .npz, .csv, .jsonl or .parquet; '-' is .jsonl on standard output.")
+        str, out_option("codes.npy, .npz, .csv, .jsonl or .parquet; '-' is .jsonl on standard output.", str)
     ] = "-",
     what: Annotated[
         str,
