@@ -481,6 +481,16 @@ def test_the_doctor_measures_on_text(folder: Path) -> None:
     assert (folder / "space" / "doctor.svg").is_file()
 
 
+@pytest.mark.parametrize(("out", "picture"), [(".", "doctor.png"), ("splits", "splits/doctor.png"), ("a.png", "a.png")])
+def test_pictures_go_into_a_folder_or_under_a_name(out: str, picture: str, trained: Path) -> None:
+    code, told, err = run(trained, "space", "--out", out)
+    assert code == 0, err
+    assert f"The picture is in {picture} and " in told
+    assert (trained / picture).is_file()
+    (trained / picture).unlink()
+    (trained / picture).with_suffix(".svg").unlink()
+
+
 def test_the_diagnosis_is_told_where_no_picture_can_be_written(folder: Path) -> None:
     (folder / "space" / "doctor.png").mkdir()
     told = "could not write {}: Is a directory; name another place with --out\n"

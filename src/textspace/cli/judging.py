@@ -64,7 +64,7 @@ def doctor(
     ] = None,
     out: Annotated[
         Path | None,
-        out_option("The pictures' path without .png and .svg; by default FOLDER/doctor."),
+        out_option("The pictures' path without .png and .svg, or a folder for them; by default FOLDER/doctor."),
     ] = None,
     split: Split = None,
     text_column: TextColumn = None,
@@ -97,7 +97,7 @@ def doctor(
         recipe = space.recipe
         corpus = uncut_corpus(data, split, space.recipe, text_column, None, header)
         examination = _examined(space, corpus, history, seed)
-    stem = folder / "doctor" if out is None else out.with_suffix("") if out.suffix in (".png", ".svg") else out
+    stem = _picture_stem(folder if out is None else out)
     not_drawn: TextspaceError | None = None
     try:
         pictures = draw_examination(examination, history, stem)
@@ -115,6 +115,13 @@ def doctor(
     if out is not None:  # then pictures were asked for, and not the diagnosis alone
         raise not_drawn
     tell(str(not_drawn))
+
+
+def _picture_stem(out: Path) -> Path:
+    """The path of pictures without their endings; those in a folder are called doctor."""
+    if out.is_dir():
+        return out / "doctor"
+    return out.with_suffix("") if out.suffix in (".png", ".svg") else out
 
 
 def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Examination:
