@@ -30,6 +30,7 @@ from textspace.cli.shared import (
     TextColumn,
     app,
     check_has_data,
+    check_read_again,
     out_option,
     print_json,
     print_table,
@@ -310,6 +311,7 @@ def compare(
             raise TextspaceError(f"{asked_for[0]} is for measuring something now: {_GIVE_DATA}")
         reports = {name: _saved_report(folder) for name, folder in zip(names, folders, strict=True)}
     else:
+        check_read_again(data)
         for folder in folders:  # before any work is done for one of them
             check(folder)
         options = read_options(text_column, label_column, header)

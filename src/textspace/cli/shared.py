@@ -158,6 +158,16 @@ def _files_behind(source: Path | str) -> list[str]:
     return []
 
 
+def check_read_again(data: str) -> None:
+    """Refuse text that can be read only once where it is read for each of several spaces."""
+    for name in data.split(","):
+        path = Path(name)
+        if name == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise TextspaceError(
+                f"{name} can be read only once, and each space reads it: write the text to a file first"
+            )
+
+
 def make_folder(folder: Path) -> None:
     """Make the folder for what will be found, so that a wrong one is noticed before hours of work and not after."""
     try:

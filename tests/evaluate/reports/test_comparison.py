@@ -337,6 +337,8 @@ MISTAKES = {
         ["one", "nowhere", "--data", "held-out.txt", "--measure", "training_curves"],
         "is not a trained space",
     ),
+    "standard input": (["one", "two", "--data", "-"], "- can be read only once, and each space reads it: write the"),
+    "standard input among others": (["one", "two", "--data", "held-out.txt,-"], "- can be read only once"),
     **{
         f"{option} without data": (["one", "two", option, *value], f"{option} is for measuring something now: give")
         for option, *value in [
