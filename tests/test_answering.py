@@ -281,7 +281,7 @@ def test_answers_have_no_unknown_words_and_come_in_the_order_asked_for(space) ->
     assert found == answer(space, "who sees wolves ?", (2, 7), n=3, seed=1)
     assert not any("<unk>" in each.decoded for each in found)
     assert all(each.repeats_question == ("?" in each.decoded.split()) for each in found)
-    means = answer(space, "who sees wolves", (4,), n=3, what="mean")
+    means = answer(space, "who sees wolves", 4, n=3, what="mean")
     assert len({each.decoded for each in means}) == 1
 
 
@@ -318,8 +318,9 @@ def test_questions_without_an_answer_are_told(space, tiny, small_vae) -> None:
         answer(space, "wherefore art thou?")
     with pytest.raises(TextspaceError, match="question 1 is empty"):
         answer(space, "?")
-    with pytest.raises(TextspaceError, match="room for 1 word or more"):
-        answer(space, "who", ())
+    for wrong in ({"words": ()}, {"words": (2.5,)}, {"words": 0}, {"words": "5"}, {"n": 1.5}, {"n": 2**31}):
+        with pytest.raises(TextspaceError, match=r"no room for an answer: say|: give a whole number from 1"):
+            answer(space, "who", **wrong)
     with pytest.raises(TextspaceError, match="cannot decode 'means'"):
         answer(space, "who", what="means")
     with pytest.raises(TextspaceError, match="method is 0: give one such as"):

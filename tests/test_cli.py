@@ -286,15 +286,20 @@ def test_a_file_that_is_read_is_not_written_over(workplace: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        ("sample done -n 2 > /dev/full", "could not read or write: No space left on device"),
-        ("sample done -n 1000000000000", "there is not enough memory for this: ask for less at a time"),
-        ("encode done - --out codes.npy <&-", "standard input is closed"),
-        ("PYTHONIOENCODING=ascii score done text.txt --samples 0", "encoding ascii has no '±': set PYTHONIOENCODING"),
+        ("textspace sample done -n 2 > /dev/full", "could not read or write: No space left on device"),
+        (
+            "ulimit -v 12000000; textspace sample done -n 2000000000",
+            "there is not enough memory for this: ask for less at a time",
+        ),
+        ("textspace encode done - --out codes.npy <&-", "standard input is closed"),
+        (
+            "PYTHONIOENCODING=ascii textspace score done text.txt --samples 0",
+            "encoding ascii has no '±': set PYTHONIOENCODING",
+        ),
     ],
 )
 def test_what_is_wrong_with_the_machine_is_one_sentence(workplace: Path, command: str, sentence: str) -> None:
-    words = command.split(" ", 1) if command.startswith("PYTHON") else ["", command]
-    shell = f"{words[0]} {sys.executable} -m textspace {words[1]}"
+    shell = command.replace("textspace", f"{sys.executable} -m textspace")
     told = subprocess.run(["bash", "-c", shell], cwd=workplace, capture_output=True, text=True)
     assert told.returncode == 2, told.stderr
     assert sentence in told.stderr
@@ -476,6 +481,20 @@ def test_resuming_goes_on(workplace: Path) -> None:
         ("decode done wide.npy --method baem", "did you mean 'beam'?"),
         ("sample done --temperature -1", "temperature"),
         ("sample done --method greedy --top-k 3", "top_k"),
+        *(
+            (f"{command} {10**23}", "to 2,147,483,647")
+            for command in (
+                "sample done -n",
+                "sample done --width",
+                "vary done anna -n",
+                "interpolate done anna bob --steps",
+                "answer done anna -n",
+                "neighbors done anna --data text.txt -k",
+            )
+        ),
+        (f"score done text.txt --samples {10**23}", "less than or equal to 2147483647"),
+        (f"evaluate done --data text.txt --samples {10**23}", "less than or equal to 2147483647"),
+        (f"answer done anna --words {'9' * 5000}", "give numbers from 1 with commas between, such as 5,10,15"),
         ("interpolate done anna bob --steps 1", "steps cannot be 1"),
         ("interpolate done anna bob --path round", "there is no path 'round'"),
         ("vary done anna --strength -1", "strength is -1.0"),

@@ -105,6 +105,14 @@ SCHEDULED = {"constant": ("value",), "linear": BOTH, "logistic": BOTH, "cyclic":
             ['training.batch={"sentences": null, "tokens": 100, "by_length": false}'],
             "batch.tokens makes batches of similar lengths",
         ),
+        (["latent.dim=true"], "latent.dim is true, but input should be a valid integer"),
+        (["training.seed=false"], "training.seed is false, but input should be a valid integer"),
+        (["latent.dim=" + "9" * 5000], "exceeded maximum size"),
+        (["latent.dim=" + "[" * 100_000], "input should be a valid integer"),
+        *(
+            (["text.tokenizer.kind=bpe", f"{path}={2**31}"], f"{path} is {2**31}, but input should be less than or")
+            for path in ("latent.dim", "objective.samples", "text.tokenizer.size")
+        ),
         (["encoder=null"], "encoder is missing: give encoder, pooling, posterior and prior, or none"),
         (["share_embeddings=true", "encoder.embedding=9"], "share_embeddings needs encoder.embedding (9) to equal"),
     ],

@@ -411,14 +411,15 @@ def test_a_language_model_makes_as_many_as_there_are_rows() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "sentence"),
     [
-        ("greedy", {"max_tokens": 0}, "max_tokens must be 1 or more, not 0"),
+        ("greedy", {"max_tokens": 0}, "max_tokens cannot be 0: give a whole number from 1"),
         ("sampling", {"temperature": 0.0}, "temperature must be above 0 and finite, not 0.0"),
         ("sampling", {"temperature": math.nan}, "temperature must be above 0 and finite, not nan"),
         ("sampling", {"temperature": math.inf}, "temperature must be above 0 and finite, not inf"),
-        ("sampling", {"top_k": 0}, "top_k must be 1 or more, not 0"),
+        ("sampling", {"top_k": 0}, "top_k cannot be 0: give a whole number from 1"),
         ("sampling", {"top_p": 0.0}, "top_p must be above 0 and up to 1, not 0.0"),
         ("sampling", {"top_p": 1.1}, "top_p must be above 0 and up to 1, not 1.1"),
-        ("beam", {"width": 0}, "width must be 1 or more, not 0"),
+        ("beam", {"width": 2**31}, "width cannot be 2147483648: give a whole number from 1 to 2,147,483,647"),
+        ("beam", {"width": 0}, "width cannot be 0: give a whole number from 1"),
         ("beam", {"length_penalty": -0.5}, "length_penalty must be from 0 to 10, not -0.5"),
         ("beams", {}, "there is no decoding method 'beams'; did you mean 'beam'?"),
         ("nucleus", {}, "there is no decoding method 'nucleus'; there are 'greedy', 'sampling' and 'beam'"),

@@ -1016,6 +1016,10 @@ BAD: dict[str, tuple[Callable[[Space], Any], str]] = {
         lambda space: space.score(["the"], samples=1.5),
         f"cannot take 1.5 samples (0 is for no importance-weighted bound){FROM_0}",
     ),
+    "more samples than are counted": (
+        lambda space: space.sample(10**23),
+        f"cannot sample {10**23} sentences: give a whole number from 0 to 2,147,483,647",
+    ),
     "options that are a dict": (
         lambda space: space.evaluate(["the dog"], options={"label": 2}),
         "options are of type dict: give those of textspace.data.options, such as ReadOptions(valid=0.1)",

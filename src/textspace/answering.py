@@ -7,7 +7,7 @@ a code too: a good answer moves it little, and decoding it fills the gap [Livne 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import functional as F
 
+from textspace.checks import whole_number
 from textspace.data.batching import batch_of, batches_by_length
 from textspace.data.normalise import NORMALISERS, normaliser
 from textspace.data.questions import Question
@@ -333,7 +334,7 @@ def rank_answers(
 def answer(
     space: Space,
     question: str,
-    words: Sequence[int] = WORDS,
+    words: int | Iterable[int] = WORDS,
     *,
     n: int = 1,
     what: Literal["sample", "mean"] = "sample",
@@ -349,7 +350,7 @@ def answer(
     Args:
         space: that answers; best one trained on questions followed by their answers.
         question: its question mark may be left out.
-        words: how many unknown tokens, for each answer.
+        words: how many unknown tokens; of several numbers, for each answer.
         n: answers of each length.
         what: decode a sample of the posterior, or its mean.
         method: of decoding; by default greedy, without unknown words.
@@ -359,8 +360,11 @@ def answer(
     space._needs_sentence_codes("answering decodes")
     if what not in ("sample", "mean"):
         raise TextspaceError(f"answer cannot decode {what!r}: ask for 'sample' or 'mean'")
-    if n < 1 or not words or min(words) < 1:
-        raise TextspaceError("answers must be 1 or more, and have room for 1 word or more")
+    n = whole_number(n, 1, f"cannot make {n!r} answers")
+    given = words if isinstance(words, Iterable) else [words]
+    words = [whole_number(each, 1, f"an answer cannot have room for {each!r} words") for each in given]
+    if not words:
+        raise TextspaceError("there is no room for an answer: say for how many words, such as (5, 10, 15)")
     reader = _Reader(space, drop_html)
     if not isinstance(question, str):
         raise TextspaceError(f"answer takes one question, not a {type(question).__name__}: give a string")

@@ -7,11 +7,14 @@ from typing import Any
 
 from textspace.errors import TextspaceError
 
-__all__ = ["is_within", "whole_number"]
+__all__ = ["LARGEST", "is_within", "whole_number"]
+
+LARGEST = 2**31 - 1
+"""Whole number that is taken; libraries below fail at those that 64 bits cannot hold, each in its own way."""
 
 
 def whole_number(given: Any, least: int, problem: str) -> int:
-    """The number as an int; where it is no whole one from `least`, a sentence that begins with the problem.
+    """The number as an int; where it is no whole one from `least` to `LARGEST`, a sentence beginning with the problem.
 
     >>> whole_number(3, 1, "cannot sample 3 sentences")
     3
@@ -20,8 +23,9 @@ def whole_number(given: Any, least: int, problem: str) -> int:
         number = index(given)
     except (TypeError, ValueError, RuntimeError):  # the last of a tensor that is no number
         number = least - 1
-    if number < least:
-        raise TextspaceError(f"{problem}: give a whole number from {least}")
+    if not least <= number <= LARGEST:
+        most = f" to {LARGEST:,}" if number > LARGEST else ""
+        raise TextspaceError(f"{problem}: give a whole number from {least}{most}")
     return number
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from textspace.checks import whole_number
 from textspace.data.tokenizers import END, FIRST_PREDICTED, PAD, START
 from textspace.errors import TextspaceError, nearest
 from textspace.networks import Trained, evaluating
@@ -51,7 +52,7 @@ class Method:
     forbidden: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        _demand(self.max_tokens >= 1, f"max_tokens must be 1 or more, not {self.max_tokens}")
+        whole_number(self.max_tokens, 1, f"max_tokens cannot be {self.max_tokens!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,8 @@ class Sampling(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         _demand(0 < self.temperature < math.inf, f"temperature must be above 0 and finite, not {self.temperature}")
-        _demand(self.top_k is None or self.top_k >= 1, f"top_k must be 1 or more, not {self.top_k}")
+        if self.top_k is not None:
+            whole_number(self.top_k, 1, f"top_k cannot be {self.top_k!r}")
         _demand(self.top_p is None or 0 < self.top_p <= 1, f"top_p must be above 0 and up to 1, not {self.top_p}")
 
 
@@ -106,7 +108,7 @@ class Beam(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _demand(self.width >= 1, f"width must be 1 or more, not {self.width}")
+        whole_number(self.width, 1, f"width cannot be {self.width!r}")
         _demand(0 <= self.length_penalty <= 10, f"length_penalty must be from 0 to 10, not {self.length_penalty}")
 
 

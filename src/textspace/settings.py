@@ -34,7 +34,7 @@ def parsed(settings: str | Iterable[str]) -> dict[str, Any]:
             raise TextspaceError(f"setting {setting!r} has no '=': write it as path=value, e.g. latent.dim=64")
         try:
             changes[path.strip()] = json.loads(written)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # also numbers with too many digits, and bottomless nesting
             changes[path.strip()] = written
     return changes
 

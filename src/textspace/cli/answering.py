@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -200,7 +201,7 @@ def answer(
 
 def _numbers(written: str) -> list[int]:
     parts = [part.strip() for part in written.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() and int(part) for part in parts):
+    if not parts or not all(re.fullmatch(r"0*[1-9]\d{0,9}", part) for part in parts):
         raise TextspaceError(f"--words is {written!r}: give numbers from 1 with commas between, such as 5,10,15")
     return [int(part) for part in parts]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textspace.checks import LARGEST
 from textspace.cli.evaluating import (
     Asked,
     evaluated,
@@ -197,7 +198,9 @@ MeasureNames = Annotated[
     list[str] | None,
     typer.Option("--measure", help="Instead of the suite's: this measure; may be repeated.", metavar="NAME"),
 ]
-Samples = Annotated[int | None, typer.Option(help="Importance samples, instead of the suite's number.", min=1)]
+Samples = Annotated[
+    int | None, typer.Option(help="Importance samples, instead of the suite's number.", min=1, max=LARGEST)
+]
 EndToken = Annotated[str, typer.Option(help="In likelihoods: included, dropped, both of these, or length.")]
 Tasks = Annotated[
     Path | None, typer.Option(help="Folder with the files of sentence-pair and transfer tasks.", show_default=False)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from textspace.checks import LARGEST
 from textspace.cli.shared import (
     Device,
     Folder,
@@ -259,7 +260,9 @@ def neighbors(
 def score(
     folder: Folder,
     source: Source,
-    samples: Annotated[int, typer.Option(help="Importance samples; 0 leaves that bound out.", min=0)] = 100,
+    samples: Annotated[
+        int, typer.Option(help="Importance samples; 0 leaves that bound out.", min=0, max=LARGEST)
+    ] = 100,
     each: Annotated[bool, typer.Option("--each", help="A line of JSON for every sentence, token by token.")] = False,
     end: Annotated[
         str,

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticKnownError
 
-__all__ = ["Config", "Count", "NotNegative", "Positive", "Share"]
+from textspace.checks import LARGEST
+
+__all__ = ["Config", "Count", "NotNegative", "Positive", "Seed", "Share", "Whole"]
+
+
+def _no_boolean(given: Any) -> Any:
+    """Which Python takes for 0 and 1."""
+    if isinstance(given, bool):
+        raise PydanticKnownError("int_type")
+    return given
+
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1, le=10**15)]
-"""More than anybody means, and few enough for all that counts with them."""
+Whole = Annotated[int, BeforeValidator(_no_boolean), Field(le=LARGEST)]
+Count = Annotated[Whole, Field(ge=1)]
+Seed = Annotated[int, BeforeValidator(_no_boolean), Field(ge=0)]
 
 
 class Config(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from textspace.config.base import Config, Count, Positive, Share
+from textspace.config.base import Config, Count, Positive, Share, Whole
 
 __all__ = [
     "AttentionPooling",
@@ -105,7 +105,7 @@ class PretrainedEncoder(Config):
     """A folder, or the name of a model of the Hugging Face hub; to be given for training."""
     frozen: bool = False
     """Keep its weights as they are, instead of training them with all others."""
-    max_tokens: Annotated[Count, Field(ge=4)] | None = None
+    max_tokens: Annotated[Whole, Field(ge=4)] | None = None
     """It reads so many tokens of a sentence, its special ones included; as many as it can when not given."""
 
 
@@ -152,7 +152,7 @@ class ImplicitPosterior(Config):
     kind: Literal["implicit"] = "implicit"
     noise: Count | None = None
     """Numbers of noise for each sample; as many as latent dimensions when not given."""
-    layers: Annotated[int, Field(ge=0)] = 1
+    layers: Annotated[Whole, Field(ge=0)] = 1
     """Hidden layers; with none the sample is linear in features and noise."""
     hidden: Count = 128
 
@@ -168,7 +168,7 @@ class SpikeAndSlabPosterior(Config):
     """gamma drawn from a Beta distribution given the features, a latent of its own; or a function of the features."""
     slab_sees_gates: bool = True
     """Whether the slab's mean and deviation depend on gamma too, not only on the features; for gates 'beta'."""
-    layers: Annotated[int, Field(ge=0)] = 1
+    layers: Annotated[Whole, Field(ge=0)] = 1
     """Hidden layers of the networks of gates and slab."""
     hidden: Count = 128
     temperature: Annotated[float, Field(ge=0.01, le=10)] = 0.5

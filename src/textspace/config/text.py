@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from textspace.config.base import Config, Count
+from textspace.config.base import Config, Count, Whole
 from textspace.data.tokenizers import UNKNOWN_ALIASES
 
 __all__ = ["BPETokenizer", "Text", "TokenizerConfig", "UnigramTokenizer", "WordTokenizer"]
@@ -24,13 +24,13 @@ class WordTokenizer(Config):
 
 class BPETokenizer(Config):
     kind: Literal["bpe"] = "bpe"
-    size: Annotated[Count, Field(ge=260)] = 8000
+    size: Annotated[Whole, Field(ge=260)] = 8000
     """Vocabulary size, the 256 bytes and 4 special tokens included."""
 
 
 class UnigramTokenizer(Config):
     kind: Literal["unigram"] = "unigram"
-    size: Annotated[Count, Field(ge=260)] = 8000
+    size: Annotated[Whole, Field(ge=260)] = 8000
     """Vocabulary size, the 256 bytes and 4 special tokens included."""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from textspace.config.base import Config, Count, NotNegative, Positive, Share
+from textspace.config.base import Config, Count, NotNegative, Positive, Seed, Share, Whole
 from textspace.config.schedules import Weight
 from textspace.errors import nearest
 
@@ -49,7 +49,7 @@ class Plateau(Config):
     """Decay after this many validations in a row without improvement."""
     max_decays: Count = 5
     """Training stops when the learning rate would be lowered for the so-manieth time."""
-    first_epoch: Annotated[int, Field(ge=0)] = 0
+    first_epoch: Annotated[Whole, Field(ge=0)] = 0
     """No decay before this many epochs have passed."""
     from_last_decay: bool = False
     """After a decay, improvement is to be below what the criterion was then, which may be far from the best."""
@@ -115,7 +115,7 @@ class Batches(Config):
 
 
 class Training(Config):
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
     epochs: Count = 100
     """At most."""
     steps: Count | None = None
