@@ -67,7 +67,7 @@ SCHEDULED = {"constant": ("value",), "linear": BOTH, "logistic": BOTH, "cyclic":
             "objective 'wae' has no option 'free_bits': choose another objective.kind, or leave it out",
         ),
         *(
-            ([f"{path}={10**23}"], f"{path} is {10**23}, but input should be less than or equal to {10**15}")
+            ([f"{path}={10**23}"], f"{path} is {10**23}, but input should be less than or equal to 2147483647")
             for path in ("text.max_tokens", "latent.dim", "training.epochs", "training.batch.sentences")
         ),
         (

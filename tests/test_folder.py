@@ -229,7 +229,7 @@ RUINED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a recipe larger than numbers": (
         edited("recipe.json", lambda recipe: recipe["latent"].update(dim=10**30)),
-        "latent.dim is 1000000000000000000000000000000, but input should be less than or equal to 1000000000000000",
+        "latent.dim is 1000000000000000000000000000000, but input should be less than or equal to 2147483647",
     ),
     "a recipe of another kind": (
         edited("recipe.json", lambda recipe: recipe.update(encoder=None, pooling=None, posterior=None, prior=None)),

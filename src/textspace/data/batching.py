@@ -62,7 +62,7 @@ def plan_batches(
 
     >>> lengths = np.array([5, 3, 9, 4, 3])
     >>> [rows.tolist() for rows in plan_batches(lengths, size=2, seed=0, epoch=0)]
-    [[0, 2], [1, 4], [3]]
+    [[4, 1], [2], [3, 0]]
     """
     limit = _limit(size, tokens)
     random = np.random.Generator(np.random.Philox(key=np.array([seed, epoch], np.uint64)))
