@@ -37,7 +37,7 @@ AT_MOST_TEN = "training.update.cap=10"
 annealed, take more than six epochs of 22,000."""
 GIGABYTES = {
     "captions-text": 4.0,
-    "ranking": 11.5,
+    "ranking": 14.0,
     "yahoo-pooling": 11.5,
     "yahoo-remedies": 11.5,
     "yelp-pooling": 19.5,
@@ -46,7 +46,10 @@ GIGABYTES = {
 """Of a GPU's memory that a run of a table holds, as seen on an H200."""
 SMALL = 3.2
 """Those of other tables."""
+LONGEST = ("aggressive", "everything")
+"""In names of rows."""
 COMMAND = "python -m benchmarks.tables CORPORA --out FOLDER"
+ADAM = 'training.optimizer={"kind":"adam","lr":0.001}'
 SHORT = ("training.precision=bf16", "training.plateau=null", FALLS)
 
 
@@ -72,12 +75,14 @@ class Piece:
         rows: separated by blanks.
         epochs: at most.
         changes: of every run.
+        seeds: at most; None is as many as the table has.
     """
 
     results: str
     rows: str
     epochs: int
     changes: tuple[str, ...] = SHORT
+    seeds: int | None = None
 
     @property
     def table(self) -> str:
@@ -85,7 +90,13 @@ class Piece:
 
     @property
     def asked(self) -> Asked:
-        return Asked(rows=self.rows.split(), epochs=self.epochs, changes=list(self.changes), score_in="bf16")
+        return Asked(
+            rows=self.rows.split(),
+            seeds=self.seeds,
+            epochs=self.epochs,
+            changes=list(self.changes),
+            score_in="bf16",
+        )
 
 
 PTB, COMBINED, MIM = "ptb-remedies_60_epochs", "ptb-combinations_30_epochs", "ptb-mim_40_epochs"
@@ -93,15 +104,19 @@ YAHOO, POOLING = "yahoo-remedies_14_epochs", "yahoo-pooling_14_epochs"
 LONG_YAHOO, LONG_YELP = "yahoo-pooling_42_epochs", "yelp-pooling_42_epochs"
 YELP, YELP_COMBINED = "yelp-few-labels_12_epochs", "yelp-combinations_10_epochs"
 YELP_IN_SPACE, CAPTIONS, RANKING = "yelp-three-units_42_epochs", "captions-text_10_epochs", "ranking_20_epochs"
+SPARSE = "sparse-dbpedia_15_epochs"
 
 
-def _with_a_long_warm_up(results: str, to_the_end: str = "", no_anneal: tuple[str, ...] = ()) -> list[Piece]:
+def _with_a_long_warm_up(
+    results: str, to_the_end: str = "", no_anneal: tuple[str, ...] = (), seeds: int | None = None
+) -> list[Piece]:
     """Pooling and its rivals, the KL's weight rising over 30 epochs: over 5,000 steps nothing is left.
 
     Args:
         results: as in `Piece`.
         to_the_end: rows that train on when nothing gets better, 42 epochs.
         no_anneal: settings of aggressive training without annealing.
+        seeds: as in `Piece`.
     """
     settings = {
         "vae-aggressive": (warm_up(30, 0.1), *SHORT),
@@ -114,7 +129,7 @@ def _with_a_long_warm_up(results: str, to_the_end: str = "", no_anneal: tuple[st
         "vae-cyclic-sgd": (cycles(42), *SHORT),
     }
     return [
-        Piece(results, row, 42, changes if row in to_the_end.split() else (*changes, STOPS))
+        Piece(results, row, 42, changes if row in to_the_end.split() else (*changes, STOPS), seeds)
         for rows, changes in settings.items()
         for row in rows.split()
     ]
@@ -149,6 +164,7 @@ PIECES = [
         POOLING,
         "vae-anneal vae-word-dropout vae-mean-pool vae-abs-pool vae-max-pool vae-max-pool-no-anneal lstm-lm",
         14,
+        seeds=1,
     ),
     *_with_a_long_warm_up(
         LONG_YAHOO,
@@ -184,7 +200,7 @@ PIECES = [
         12,
         (warm_up(4, 0.1), AT_MOST_TEN, *SHORT),
     ),
-    *_with_a_long_warm_up(LONG_YELP),
+    *_with_a_long_warm_up(LONG_YELP, seeds=1),
     Piece(LONG_YELP, "vae-max-pool-from-yahoo", 42, (warm_up(30), *SHORT, STOPS)),
     Piece(LONG_YELP, "ivae ivae-mi", 20, (warm_up(14, 0.1), *SHORT)),
     Piece(YELP_IN_SPACE, "vae-anneal vae-max-pool", 42, (warm_up(30), *SHORT, STOPS)),
@@ -200,7 +216,16 @@ PIECES = [
     Piece(CAPTIONS, "vae-anneal", 10, (warm_up(4), *SHORT)),
     Piece(CAPTIONS, "vae-cyclic", 10, (cycles(10), *SHORT)),
     Piece(CAPTIONS, "ae vae vae-free-bits-total-7", 10),
-    Piece(RANKING, "smim-512 smim-ae-512", 20, (SHORT[0], 'training.optimizer={"kind":"adam","lr":0.001}')),
+    Piece(RANKING, "smim-512 smim-ae-512 smim-1024", 20, (SHORT[0], ADAM)),
+    Piece(RANKING, "smim-1024-everything", 8, (SHORT[0], ADAM, 'training.batch={"sentences":64,"by_length":true}')),
+    Piece(
+        SPARSE,
+        "hsvae mat-vae vae-dense vae-dense-matched vae-l1 vae-l2 ton-vae hsvae-0.2 hsvae-0.5 hsvae-768 mat-vae-768 "
+        "vae-dense-768",
+        15,
+        ("training.precision=tf32", "training.batch.sentences=64"),
+        seeds=1,
+    ),
 ]
 
 
@@ -215,13 +240,15 @@ def jobs(piece: Piece, corpora: Path) -> dict[str, Job]:
 
 
 def missing(corpora: Path, out: Path, only: Collection[str]) -> dict[str, Job]:
-    """Runs of some tables that neither benchmarks/results has nor `out`, by the names of their folders."""
-    return {
+    """Runs of some tables that neither benchmarks/results has nor `out`, by the names of their folders, those that take longest
+    first."""
+    found = {
         f"{piece.results}/{name}": job
         for piece in PIECES
         if piece.table in only
         for name, job in missing_of(jobs(piece, corpora), out / piece.results, kept(piece.results)).items()
     }
+    return dict(sorted(found.items(), key=lambda each: turn(each[0]) > 0))
 
 
 def gigabytes(name: str) -> float:
@@ -239,9 +266,11 @@ def within(room: float, ready: Callable[[str, Collection[str]], bool]) -> Callab
 
 
 def turn(name: str) -> int:
-    """Aggressive training of large networks takes longest; beside other large ones small ones all but stand still."""
-    is_large = gigabytes(name) > GIGABYTES["captions-text"]
-    return 0 if is_large and "aggressive" in name else 2 if is_large else 1
+    """Aggressive training and training on everything take longest; beside large networks small ones all but stand
+    still."""
+    if any(each in name for each in LONGEST):
+        return 0
+    return 2 if gigabytes(name) > GIGABYTES["captions-text"] else 1
 
 
 def commands(names: Collection[str], out: Path) -> dict[str, list[str]]:

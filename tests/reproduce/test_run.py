@@ -106,6 +106,25 @@ def test_a_row_may_learn_from_another_corpus(tmp_path: Path) -> None:
     assert changed["vae-max-pool-seed0"].text == own.text
 
 
+def test_a_row_may_learn_from_several_corpora(tmp_path: Path) -> None:
+    own, *others = (tmp_path / name for name in ("yahoo20k", "ptb", "yelp_long", "wikitext2"))
+    for folder in (own, *others):
+        folder.mkdir()
+        for split in ("train", "valid", "test"):
+            (folder / f"{split}.txt").write_text(f"a word of {split}\n")
+    asked = Asked(rows=["smim-1024", "smim-1024-everything"])
+    jobs = jobs_of(table("ranking"), tmp_path, asked)
+    alone, everything = jobs["smim-1024-seed0"], jobs["smim-1024-everything-seed0"]
+    assert everything.source == [str(own), *map(str, others)]
+    assert everything.scored_source == alone.source == str(own)
+    everything.write(tmp_path / "run")
+    assert Job.read(tmp_path / "run") == everything
+    (others[-1] / "train.txt").write_text("another\n")
+    changed = jobs_of(table("ranking"), tmp_path, asked)
+    assert changed["smim-1024-everything-seed0"].text != everything.text
+    assert changed["smim-1024-seed0"].text == alone.text
+
+
 def test_logs_with_gaps_and_half_a_line_are_collected(tmp_path: Path) -> None:
     """The mean code of a space that has collapsed has no Hoyer value; who is killed leaves half a line."""
     lines = [{"event": "validation", "epoch": e, "seconds": e, "kl": 2.0 * e} for e in (1, 2, 3)]

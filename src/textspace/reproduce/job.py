@@ -49,7 +49,7 @@ class Job:
 
     Args:
         recipe: with the seed.
-        source: the text to train on.
+        source: the text to train on, or several.
         samples: of the importance-weighted bound.
         scored_on: the text whose test split is scored, where it is another one.
         label: column of the classes in that, from 1.
@@ -62,7 +62,7 @@ class Job:
     """
 
     recipe: Recipe
-    source: str
+    source: str | list[str]
     samples: int
     scored_on: str | None = None
     label: int | None = None
@@ -74,7 +74,7 @@ class Job:
     text: str | None = None
 
     @property
-    def scored_source(self) -> str:
+    def scored_source(self) -> str | list[str]:
         return self.scored_on or self.source
 
     @property

@@ -117,14 +117,15 @@ def jobs_of(table: Table, data: Path | None, asked: Asked) -> dict[str, Job]:
     }
 
 
-def _sources(table: Table, other: str | None, data: Path | None) -> dict[str, Any]:
-    """What rows are trained and scored on that learn from another corpus, if any, and its digest, as jobs have them."""
+def _sources(table: Table, others: str | None, data: Path | None) -> dict[str, Any]:
+    """What rows are trained and scored on that learn from other corpora, if any, and the digest, as jobs have them."""
     source, text = _source(table, table.corpus, table.label, data)
-    if other is None:
+    if others is None:
         return {"source": source, "text": text}
-    own, own_text = _source(table, other, None, data)
-    known = None if text is None or own_text is None else f"{own_text}-{text}"
-    return {"source": own, "scored_on": source, "text": known}
+    own = [_source(table, other, None, data) for other in others.split(",")]
+    texts = [digest for _, digest in own] + [text]
+    known = None if None in texts else "-".join(map(str, texts))
+    return {"source": own[0][0] if len(own) == 1 else [each for each, _ in own], "scored_on": source, "text": known}
 
 
 def _source(table: Table, corpus: str, label: int | None, data: Path | None) -> tuple[str, str | None]:

@@ -42,7 +42,8 @@ class Row:
         seeds: runs.
         paper: the paper's numbers by the keys of columns.
         in_paper: what the paper calls the row.
-        trained_on: another corpus, without classes, that it learns from; it is scored on the table's.
+        trained_on: another corpus, or several with commas between them, that it learns from, without classes; it is
+            scored on the table's.
         measures: of this row besides the table's.
     """
 
@@ -104,7 +105,8 @@ class Table:
     @property
     def folders(self) -> list[str]:
         """The corpora that it needs of the user's data; none where they are made here."""
-        corpora = dict.fromkeys([self.corpus, *(row.trained_on for row in self.rows if row.trained_on)])
+        named = [self.corpus, *(row.trained_on for row in self.rows if row.trained_on)]
+        corpora = dict.fromkeys(corpus for each in named for corpus in each.split(","))
         return [corpus for corpus in corpora if not corpus.startswith("builtin")]
 
     @property
