@@ -240,8 +240,8 @@ def jobs(piece: Piece, corpora: Path) -> dict[str, Job]:
 
 
 def missing(corpora: Path, out: Path, only: Collection[str]) -> dict[str, Job]:
-    """Runs of some tables that neither benchmarks/results has nor `out`, by the names of their folders, those that take longest
-    first."""
+    """Runs of some tables that neither benchmarks/results has nor `out`, by the names of their folders; what takes
+    longest comes first."""
     found = {
         f"{piece.results}/{name}": job
         for piece in PIECES
