@@ -19,12 +19,12 @@ import pytest
 from helpers import small, tiny_sentences
 
 from textspace import __version__
-from textspace.cli import main
+from textspace.cli import PANELS, main
 from textspace.cli.shared import print_json, print_table
 from textspace.data.corpus import open_corpus
 from textspace.data.english import english
 from textspace.generate import Greedy, Sampling
-from textspace.recipes import RECIPES
+from textspace.recipes import FAMILIES, RECIPES
 from textspace.space import Space
 from textspace.train.loop import Trainer
 from textspace.train.updates import Turn
@@ -397,9 +397,20 @@ def test_the_demo_tells_the_truth_about_the_built_in_corpus(workplace: Path, mon
     assert described["splits"]["train"]["sentences"] == 300
 
 
+def test_every_command_has_its_panel_in_help(workplace: Path) -> None:
+    shown = [line.strip("│╭─╮ ") for line in textspace("--help", cwd=workplace).stdout.splitlines()]
+    places = [shown.index(panel) for panel in PANELS]
+    assert places == sorted(places)
+    for panel, start, end in zip(PANELS, places, [*places[1:], len(shown)], strict=True):
+        listed = [words[0] for line in shown[start + 1 : end] if (words := line.split("  ")) and words[0].isalpha()]
+        assert [name for name in listed if name in PANELS[panel]] == PANELS[panel]
+
+
 def test_recipes_are_listed_and_shown(workplace: Path) -> None:
     listed = textspace("recipes", cwd=workplace).stdout
     assert all(name in listed for name in RECIPES)
+    assert all(family in listed for family in FAMILIES)
+    assert "(Burda et al. 2016)" in " ".join(listed.split())
     shown = textspace("recipes", "show", "vae", cwd=workplace).stdout
     assert shown == RECIPES["vae"].to_json()
 

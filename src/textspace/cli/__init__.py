@@ -26,6 +26,32 @@ from textspace.errors import TextspaceError
 __all__ = ["app", "main"]
 
 
+PANELS = {
+    "Learn": ["train", "describe", "demo", "recipes"],
+    "Use": ["encode", "decode", "reconstruct", "sample", "interpolate", "vary", "neighbors", "score"],
+    "Judge": ["info", "doctor", "evaluate", "compare", "features"],
+    "Questions and answers": ["answer", "rank"],
+    "The papers": ["reproduce"],
+}
+"""Commands as `--help` lists them."""
+
+
+def _arrange() -> None:
+    """In panels; typer puts commands of commands (`recipes`) last in theirs."""
+    panels = {command: panel for panel, commands in PANELS.items() for command in commands}
+    order = [*panels]
+    app.registered_commands.sort(key=lambda each: order.index(_name(each)))
+    registered: list[Any] = [*app.registered_commands, *app.registered_groups]
+    for each in registered:
+        each.rich_help_panel = panels[_name(each)]
+
+
+def _name(registered: Any) -> str:
+    return str(registered.name or registered.callback.__name__)
+
+
+_arrange()
+
 UsageError: Any = typer.BadParameter.__mro__[1]
 """Wrong arguments: click's exception, which typer carries along without a public name."""
 

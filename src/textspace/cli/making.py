@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -239,15 +240,32 @@ def recipes(context: typer.Context, as_json: Json = False) -> None:
 
       textspace recipes show vae > my-recipe.json
     """
-    from textspace.recipes import RECIPES
+    from textspace.recipes import FAMILIES, RECIPES
 
     if context.invoked_subcommand:
         return
     if as_json:
         print_json({name: json.loads(recipe.to_json()) for name, recipe in RECIPES.items()})
         return
-    rows = ((name, recipe.about, recipe.citation) for name, recipe in RECIPES.items())
-    print_table({"recipe": "left", "what it is": "left", "citation": "left"}, rows, whole="recipe")
+    for family, members in FAMILIES.items():
+        typer.echo(f"{family}\n")
+        rows = ((each.name, f"{each.about} {_cited(each.citation)}".rstrip()) for each in members)
+        print_table({"recipe": "left", "what it is": "left"}, rows, whole="recipe")
+        typer.echo()
+
+
+def _cited(citation: str) -> str:
+    """In short.
+
+    >>> _cited("Burda, Grosse and Salakhutdinov. Importance Weighted Autoencoders. ICLR 2016")
+    '(Burda et al. 2016)'
+    >>> _cited("Pelsmaeker and Aziz. Effective Estimation of Deep Generative Language Models. 2019"), _cited("")
+    ('(Pelsmaeker and Aziz 2019)', '')
+    """
+    authors, _, rest = citation.partition(". ")
+    names = re.split(", | and ", authors.removesuffix(" et al"))
+    several = len(names) > 2 or authors.endswith(" et al")
+    return f"({f'{names[0]} et al.' if several else ' and '.join(names)} {rest[-4:]})" if citation else ""
 
 
 @recipes_app.command("show")

@@ -8,7 +8,7 @@ from textspace.recipes import auto_transformer, free_bits, mutual_information, p
 from textspace.recipes.base import SIZES, VAE, derived, sized
 from textspace.recipes.sparse import with_sparsity
 
-__all__ = ["RECIPES", "SIZES", "recipe", "sized", "with_sparsity"]
+__all__ = ["FAMILIES", "RECIPES", "SIZES", "recipe", "sized", "with_sparsity"]
 
 _DEFAULT = derived(
     VAE,
@@ -36,17 +36,16 @@ _DEFAULT = derived(
     },
 )
 
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in [
-        _DEFAULT,
-        *free_bits.RECIPES,
-        *pooling.RECIPES,
-        *mutual_information.RECIPES,
-        *sparse.RECIPES,
-        *auto_transformer.RECIPES,
-    ]
+FAMILIES: dict[str, list[Recipe]] = {
+    "Where to begin": [_DEFAULT],
+    "Baselines, and remedies against collapse": free_bits.RECIPES,
+    "Pooling, and its rivals on long text": pooling.RECIPES,
+    "Mutual-information learning (SentenceMIM), and its rivals": mutual_information.RECIPES,
+    "Sparse codes, and their rivals": sparse.RECIPES,
+    "Transformers, and codes of tokens": auto_transformer.RECIPES,
 }
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for family in FAMILIES.values() for recipe in family}
 
 
 def recipe(name: str) -> Recipe:
