@@ -68,6 +68,10 @@ def kept(source: Noise, count: int, shape: tuple[int, ...] = (50,), drop: float 
     return torch.stack(list(itertools.islice(source.keeps("d", shape, drop), count)))
 
 
+def test_what_drops_nearly_all_does_not_keep_all() -> None:
+    assert kept(noise(list(range(50))), 1, (500,), drop=1 - 1e-6).double().mean() < 1e-3
+
+
 @pytest.mark.parametrize("drop", [0.0, 0.1, 0.5, 0.9])
 def test_every_mask_keeps_the_right_share(drop: float) -> None:
     masks = kept(noise(list(range(200))), 9, (500,), drop=drop).double()

@@ -83,7 +83,7 @@ class Noise:
         A 64-bit number serves for four, each with 16 bits, and sixteen are made at once: a GPU takes longer to be asked
         than to answer.
         """
-        threshold, turn = round(drop * 2**16) - 2**15, 0
+        threshold, turn = min(round(drop * 2**16) - 2**15, 2**15 - 1), 0
         while True:
             bits = self._bits(f"{stream} {turn}", (shape[0], 4, *shape[1:]))[0]
             kept = bits[..., None].view(torch.int16) >= threshold  # sentences, first axis, 4, others, 4

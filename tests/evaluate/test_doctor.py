@@ -40,7 +40,9 @@ def fallen(*kls: float) -> list[dict[str, float]]:
 
 STATES: dict[str, tuple[dict[str, float], list[dict[str, float]], str]] = {
     "all is well": (WELL, [], "healthy"),
-    "nothing active": (WELL | {"active_units": 0}, [], "collapsed"),
+    "nothing active": (WELL | {"active_units": 0, "mi": 0.02}, [], "collapsed"),
+    "nothing active and nothing else known": ({"active_units": 0, "reconstruction": 3.0}, [], "collapsed"),
+    "nothing active on the prior's scale, and all told": (WELL | {"active_units": 0}, [], "healthy"),
     "no nats": (WELL | {"active_units": 1, "kl": 0.09, "mi": 0.05}, [], "collapsed"),
     "no KL alone": ({"kl": 0.05}, [], "collapsed"),
     "hardly any KL alone": ({"kl": 0.4}, [], "collapsing"),
@@ -63,7 +65,7 @@ STATES: dict[str, tuple[dict[str, float], list[dict[str, float]], str]] = {
     "too early to tell": (WELL | {"kl": 1.9}, fallen(9, 3), "healthy"),
     "far from the prior": (WELL | {"marginal_kl": 5.1}, [], "overfull"),
     "near enough": (WELL | {"marginal_kl": 4.9}, [], "healthy"),
-    "collapsed comes first": (WELL | {"marginal_kl": 50.0, "active_units": 0}, [], "collapsed"),
+    "collapsed comes first": (WELL | {"marginal_kl": 50.0, "active_units": 0, "mi": 0.0}, [], "collapsed"),
     "points, without KL": ({"active_units": 30, "marginal_kl": 80.0, "reconstruction": 3.0}, [], "overfull"),
     "nothing known": ({}, [], "unknown"),
     "not enough known": ({"reconstruction": 90.0, "marginal_kl": 1.0}, [], "unknown"),
@@ -101,6 +103,13 @@ def test_sentences_hold_the_numbers() -> None:
     assert "alone" not in diagnose(WELL, VAE).sentence
 
 
+def test_codes_that_are_small_beside_the_prior_are_not_called_unused() -> None:
+    small_codes = diagnose(WELL | {"active_units": 0, "kl": 25.0}, VAE).sentence
+    assert "none of 32 dimensions varies by a hundredth of the prior's variance" in small_codes
+    assert "tells at least 5.50 nats" in small_codes
+    assert "0 of 32" in diagnose({"active_units": 0}, VAE).sentence
+
+
 def test_what_a_young_run_has_never_told_may_still_come() -> None:
     little, nothing = WELL | {"kl": 0.7, "mi": 0.2}, WELL | {"kl": 0.7, "mi": 0.05}
     for numbers, told in ((little, "hold little so far"), (nothing, "are collapsed so far")):
@@ -128,7 +137,7 @@ def test_what_a_code_tells_at_least_is_a_lower_bound(name: str, tiny) -> None:
 
 
 def test_a_diagnosis_reads_well() -> None:
-    lines = str(diagnose(WELL | {"active_units": 0}, VAE)).splitlines()
+    lines = str(diagnose(WELL | {"active_units": 0, "mi": 0.02}, VAE)).splitlines()
     assert [line[:5] for line in lines[1:]] == ["Try: ", " or: "]
     assert str(diagnose(WELL, VAE)) == diagnose(WELL, VAE).sentence
 
@@ -140,7 +149,7 @@ def advised(recipe: Recipe, numbers: dict[str, float]) -> list[str]:
     return [each.partition(" (")[0] for each in diagnose(numbers, recipe).advice]
 
 
-COLLAPSED, OVERFULL = WELL | {"active_units": 0}, WELL | {"marginal_kl": 30.0}
+COLLAPSED, OVERFULL = WELL | {"active_units": 0, "mi": 0.02}, WELL | {"marginal_kl": 30.0}
 
 
 def test_advice_follows_the_table_and_skips_what_the_recipe_uses() -> None:
@@ -166,7 +175,7 @@ VAT = RECIPES["vat"]
 TOKENS_WELL = WELL | {"kl": 80.0, "token_kl": 5.0, "mi": 4.5, "active_units": 90}
 TOKEN_STATES: dict[str, tuple[dict[str, float], list[float], str]] = {
     "all is well": (TOKENS_WELL, [], "healthy"),
-    "nothing active": (TOKENS_WELL | {"active_units": 0}, [], "collapsed"),
+    "nothing active": (TOKENS_WELL | {"active_units": 0, "mi": 0.02}, [], "collapsed"),
     "nothing told, however many tokens": (TOKENS_WELL | {"kl": 1.4, "token_kl": 0.07, "mi": 0.03}, [], "collapsed"),
     "little told": (TOKENS_WELL | {"kl": 8.0, "token_kl": 0.4, "mi": 0.3}, [], "collapsing"),
     "few active, little told": (TOKENS_WELL | {"token_kl": 0.9, "mi": 0.8, "active_units": 12}, [], "collapsing"),
@@ -215,13 +224,13 @@ def test_a_space_of_tokens_is_advised_to_stay_one() -> None:
     """A narrower prior is no remedy: with codes as much smaller it has the same KL. Nor is what only recurrent decoders
     have, or a recipe with a code for the sentence."""
     for name in ("vat", "vat-small"):
-        for numbers in (TOKENS_WELL | {"active_units": 0}, TOKENS_WELL | {"marginal_kl": 30.0}):
+        for numbers in (TOKENS_WELL | {"active_units": 0, "mi": 0.02}, TOKENS_WELL | {"marginal_kl": 30.0}):
             found = advised(RECIPES[name], numbers)
             assert not any(each.startswith(("--recipe", "--set decoder.skip", "--set prior.scale")) for each in found)
     weight, bits = "--set objective.kl_weight=0.01", "--set objective.free_bits.target=30"
-    assert advised(VAT, TOKENS_WELL | {"active_units": 0}) == [weight, bits]
+    assert advised(VAT, TOKENS_WELL | {"active_units": 0, "mi": 0.02}) == [weight, bits]
     both = VAT.but({"objective": {"kind": "elbo", "kl_weight": 0.01, "free_bits": {}}})
-    assert advised(both, TOKENS_WELL | {"active_units": 0})[0] == "--set pretrain.keep=both"
+    assert advised(both, TOKENS_WELL | {"active_units": 0, "mi": 0.02})[0] == "--set pretrain.keep=both"
     assert not {weight, bits} & set(advised(RECIPES["transformer-vae"], COLLAPSED))
     assert "--set decoder.skip=true" not in advised(RECIPES["transformer-vae"], COLLAPSED)
     assert "--set prior.learned=true" in advised(VAT, TOKENS_WELL | {"marginal_kl": 30.0})
@@ -541,7 +550,7 @@ def test_the_doctor_remembers_what_training_measured(folder: Path) -> None:
     again.pop("pictures")
     assert again == stored
     # what is said follows from the numbers, whatever was said then
-    stored["numbers"] = WELL | {"active_units": 0}
+    stored["numbers"] = WELL | {"active_units": 0, "mi": 0.02}
     change_metrics(folder, examination=stored)
     code, out, _ = run(folder, "space")
     assert code == 0  # a collapse is a finding, not a failure

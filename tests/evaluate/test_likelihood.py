@@ -18,6 +18,7 @@ from textspace.data.preparing import Prepared, prepare
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.evaluate.posterior import posterior_statistics
 from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.noise import Noise
@@ -123,9 +124,27 @@ def test_a_language_models_likelihood_is_exact_and_has_no_kl(tiny, test_split) -
     assert estimates["nll"].name == "exact NLL"
 
 
+def test_a_language_model_of_subwords_knows_one_of_many_ways_to_write_a_text(tiny, test_split) -> None:
+    model = Model(small(RECIPES["lstm-lm"]).but({"text.tokenizer": {"kind": "bpe", "size": 300}}), len(tiny.tokenizer))
+    estimates = likelihood(model, test_split).estimates()
+    assert {estimates[key].bound for key in ("nll", "nll_ppl_word")} == {"upper"}
+    assert estimates["nll"].name == "NLL of the tokenizer's own subwords, upper bound on that of the text"
+
+
+def test_under_a_mixture_no_dimension_has_a_share_of_its_own(tiny, test_split) -> None:
+    recipe = small(RECIPES["vae"]).but({"prior": {"kind": "pseudo-inputs", "count": 3}})
+    model = Model(recipe, len(tiny.tokenizer))
+    measured = likelihood(model, test_split)
+    assert measured.kl_per_dimension == {}
+    assert measured.kl_N["z"].shape == (len(test_split),)
+    assert posterior_statistics(model, test_split).kl_Z is None
+
+
 def test_dropping_the_end_token_drops_that_term_only(tiny_model, test_split) -> None:
     kept = likelihood(tiny_model, test_split, keep_tokens=True)
-    dropped = likelihood(tiny_model, test_split, end_token="dropped")
+    dropped = likelihood(tiny_model, test_split, end_token="dropped", keep_tokens=True)
+    for one, all_of_it in zip(dropped.tokens, kept.tokens, strict=True):
+        np.testing.assert_array_equal(one, all_of_it[:-1])
     end = np.array([tokens[-1] for tokens in kept.tokens])
     np.testing.assert_allclose(dropped.reconstruction_N, kept.reconstruction_N + end, atol=1e-5)
     assert np.array_equal(kept.counts_N["word"], dropped.counts_N["word"] + 1)

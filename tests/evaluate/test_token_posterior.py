@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from textspace.data.batching import make_batch
 from textspace.data.encoded import EncodedSplit
 from textspace.evaluate import posterior as module
-from textspace.evaluate.code_statistics import Information, Mean, gaussian_kl, mean_cosine
+from textspace.evaluate.code_statistics import Information, Mean, gaussian_kl, gaussian_kl_by_chance, mean_cosine
 from textspace.evaluate.examination import examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measures.language_modelling import posterior_findings
@@ -76,7 +76,8 @@ def test_every_token_counts_start_and_end_included(model: Model, split: EncodedS
     assert estimates["feature_cosine"].value == pytest.approx(mean_cosine(features_MH).value, abs=1e-4)
     covariance_ZZ = np.cov(mean_MZ.T, ddof=0) + np.diag((deviation_MZ**2).mean(0))
     marginal = gaussian_kl(mean_MZ.mean(0), covariance_ZZ, np.zeros(4), np.full(4, SCALE**2))
-    assert estimates["marginal_kl"].value == pytest.approx(marginal, rel=1e-3)
+    by_chance = gaussian_kl_by_chance(covariance_ZZ, np.cov(mean_MZ.T, ddof=0), count)
+    assert estimates["marginal_kl"].value == pytest.approx(marginal - by_chance, rel=1e-3)
 
 
 def test_the_mutual_information_is_that_of_a_token_and_its_code(model: Model, split: EncodedSplit) -> None:

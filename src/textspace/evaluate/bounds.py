@@ -45,9 +45,9 @@ class Weighted(NamedTuple):
 class Likelihood:
     """Per-sentence results in the order of the data, in nats; `estimates` sums them up.
 
-    `kl_N` and `elbo_N` are absent (empty, None) for a language model, whose `nll_N` is exact; where there is a latent
-    `nll_N` is the importance-weighted upper bound, and None when no samples were asked for. `elbo_N` is the negative
-    ELBO.
+    `kl_N` and `elbo_N` are absent (empty, None) for a language model, whose `nll_N` is exact (of subwords an upper
+    bound on that of the text, which has other sequences of them too); where there is a latent `nll_N` is the
+    importance-weighted upper bound, and None when no samples were asked for. `elbo_N` is the negative ELBO.
     """
 
     reconstruction_N: Floats
@@ -96,7 +96,12 @@ class Likelihood:
         if self.elbo_N is not None:
             found |= self._with_perplexities("elbo", "negative ELBO, upper bound on NLL", self.elbo_N, "upper")
         if self.nll_N is not None and self.effective_samples_N is None:
-            found |= self._with_perplexities("nll", "exact NLL", self.nll_N, "exact")
+            # A text has other sequences of subwords too, of which each has some probability.
+            in_subwords = self.settings.get("tokens") == "subwords"
+            name = (
+                "NLL of the tokenizer's own subwords, upper bound on that of the text" if in_subwords else "exact NLL"
+            )
+            found |= self._with_perplexities("nll", name, self.nll_N, "upper" if in_subwords else "exact")
         if self.nll_N is not None and self.effective_samples_N is not None:
             found |= self._weighted("", Weighted(self.nll_N, self.effective_samples_N, {}))
         for key, weighted in self.under.items():

@@ -11,12 +11,21 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import psi
 from torch.distributions import Normal
 
 from textspace.evaluate.aggregated import log_normals
 from textspace.evaluate.statistics import standard_error
 
-__all__ = ["Information", "Mean", "covariance_of_means", "gaussian_kl", "mean_cosine", "mutual_information"]
+__all__ = [
+    "Information",
+    "Mean",
+    "covariance_of_means",
+    "gaussian_kl",
+    "gaussian_kl_by_chance",
+    "mean_cosine",
+    "mutual_information",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -116,3 +125,27 @@ def gaussian_kl(mean_Z: Floats, covariance_ZZ: Floats, prior_mean_Z: Floats, pri
     relative_ZZ = covariance_ZZ / np.outer(deviation_Z, deviation_Z)
     log_determinant = np.log(np.linalg.eigvalsh(relative_ZZ).clip(min=EIGENVALUE_FLOOR)).sum()
     return float(0.5 * (np.trace(relative_ZZ) + shift_Z @ shift_Z - len(mean_Z) - log_determinant))
+
+
+def gaussian_kl_by_chance(covariance_ZZ: Floats, between_ZZ: Floats, count: int) -> float | None:
+    """What `gaussian_kl` of so many codes has on average though those of all sentences fill the prior exactly.
+
+    Of N points drawn from a normal prior the covariance is Wishart's, so that the logarithm of its determinant is less
+    than 0 by a sum of digammas: about Z (Z + 3) / 4N nats are seen where there are none. Posteriors that are wide
+    scatter less than points; by how much less is taken to the second order. None where there are no more codes than
+    dimensions, of which then some direction is left out by chance alone.
+
+    Args:
+        covariance_ZZ: of all codes together.
+        between_ZZ: the part of it that is the codes' means'.
+        count: N.
+    """
+    dims = len(covariance_ZZ)
+    if count < dims + 2:
+        return None
+    digammas = psi((count - np.arange(1, dims + 1)) / 2).sum()
+    of_points = -0.5 * (digammas + dims * math.log(2 / count))
+    share_ZZ = np.linalg.pinv(covariance_ZZ, hermitian=True) @ between_ZZ
+    width = np.trace(share_ZZ)
+    scatter = (width**2 + (share_ZZ * share_ZZ.T).sum() + 2 * width) / (dims * (dims + 3))
+    return float(of_points * min(max(scatter, 0.0), 1.0))

@@ -229,8 +229,9 @@ def diagnose(
 
     facts = _facts(known, recipe)
     # A code tells at most what it costs, which stands for it where it is not known: costs may be those of a distance
-    # from the prior that all codes share, and tell nothing.
-    if active == 0 or (nats and nats[-1] < COLLAPSED_BELOW):
+    # from the prior that all codes share, and tell nothing. Dimensions are active on the scale of the prior, and codes
+    # that are small beside it may still tell all sentences apart.
+    if (nats and nats[-1] < COLLAPSED_BELOW) or (active == 0 and (mi is None or mi < HARDLY_ANY)):
         alike = known.get("feature_cosine")
         facts += "" if alike is None else f", and two {_unit(recipe)}s' features have cosine {alike:.2f}"
         if so_far := _so_far(COLLAPSED_BELOW, history, epochs):
@@ -281,7 +282,9 @@ def known_numbers(numbers: Mapping[str, Any]) -> dict[str, float]:
 
 def _facts(known: Numbers, recipe: Recipe) -> str:
     told = []
-    if "active_units" in known:
+    if known.get("active_units") == 0 and known.get("mi", 0.0) >= HARDLY_ANY:
+        told.append(f"none of {recipe.latent.dim} dimensions varies by a hundredth of the prior's variance")
+    elif "active_units" in known:
         told.append(f"{known['active_units']:.0f} of {recipe.latent.dim} dimensions change with the {_unit(recipe)}")
     nats = []
     if (kl := known.get(_kl_of_a_code(recipe))) is not None:

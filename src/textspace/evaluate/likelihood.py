@@ -16,7 +16,7 @@ from torch.distributions import Distribution, Normal
 
 from textspace.config import DualKlObjective, MimObjective, PretrainedEncoder
 from textspace.data.batching import batches_by_length, make_batch
-from textspace.distributions import GateLogit, SpikeAndSlab, moments
+from textspace.distributions import GateLogit, Mixture, SpikeAndSlab, moments
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
 from textspace.evaluate.bounds import Likelihood, Normalisation, Settings, Weighted
@@ -112,7 +112,7 @@ def likelihood(
         seed: of the noise.
         chunk: samples at once; by default as many as fit.
         batch_tokens: padded tokens at once; by default as many as fit.
-        keep_tokens: also keep every token's log-probability.
+        keep_tokens: also keep every token's log-probability, of those that count.
         encoder_split: what the encoder reads instead of each sentence, row by row (words swapped, say); the proposal
             then comes from it, and the sentences that are scored stay the same.
         share: (i, n): compute the i-th of n shares of the batches only and leave zeros elsewhere.
@@ -140,10 +140,12 @@ def likelihood(
     names += ["dual_kl"] if model.dual is not None else []
     names += ["mim"] if isinstance(model.recipe.objective, MimObjective) else []
     columns = {name: np.zeros(len(split)) for name in names}
-    per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in sites}
+    per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in _factorised(model)}
     log_length_N = None if lengths is None else _log_lengths(lengths, split)
     log_length_on_device_N = None if log_length_N is None else torch.from_numpy(log_length_N).to(device)
-    asked = _Asked(samples, end_token, priors or {}, proposal_scale, chunk, at_once, precision, keep_tokens)
+    asked = _Asked(
+        samples, end_token, priors or {}, proposal_scale, chunk, at_once, precision, keep_tokens, [*per_dimension]
+    )
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
 
     # Read at the end, since to read is to wait for all that was asked before.
@@ -157,7 +159,8 @@ def likelihood(
             per_dimension[name] += kl_Z.cpu()
         if scored.log_px_BT is not None:
             for row, log_px_T in zip(rows, scored.log_px_BT.cpu(), strict=True):
-                tokens[row] = log_px_T[: int(split.lengths[row]) - (2 if end_token == "length" else 1)].double().numpy()
+                counted = int(split.lengths[row]) - (1 if end_token == "included" else 2)
+                tokens[row] = log_px_T[:counted].double().numpy()
 
     settings: Settings = {
         "samples": samples if has_latent else None,
@@ -167,6 +170,8 @@ def likelihood(
     }
     if model.has_gates:
         settings["gates"] = "hard"
+    if not has_latent and model.recipe.text.tokenizer.kind != "words":
+        settings["tokens"] = "subwords"
     if given := given_beforehand(model, end_token):
         settings["given"] = given
     if proposal_scale != 1:
@@ -180,7 +185,7 @@ def likelihood(
     return Likelihood(
         reconstruction_N=columns["reconstruction"],
         kl_N=kl_N,
-        kl_per_dimension={name: (kl / len(split)).numpy() for name, kl in per_dimension.items() if name in kl_N},
+        kl_per_dimension={name: (kl / len(split)).numpy() for name, kl in per_dimension.items()},
         elbo_N=elbo_N,
         nll_N=columns.get("bound ") if has_latent else columns["reconstruction"],
         effective_samples_N=columns.get("effective "),
@@ -271,6 +276,13 @@ def given_beforehand(model: Model, end_token: EndToken) -> str | None:
     return None if end_token == "length" else "the length"
 
 
+def _factorised(model: Model) -> list[str]:
+    """Sites whose KL is a sum over dimensions: not without a density, nor under a prior that is a mixture."""
+    if model.posterior is None or model.prior is None or not model.posterior.has_log_prob:
+        return []
+    return [name for name in model.posterior.distributions if model.prior.distributions[name] is not Mixture]
+
+
 def _proposal_name(model: Model, scale: float) -> str | None:
     if model.posterior is None:
         return None
@@ -291,6 +303,8 @@ class _Asked:
     """Tokens x samples."""
     precision: Precision
     keep_tokens: bool
+    factorised: list[str]
+    """Sites whose KL is kept of each dimension."""
 
 
 @dataclass(frozen=True)
@@ -349,7 +363,8 @@ def _score(model: Model, batch: Batch, seed: int, asked: _Asked, log_length_N: T
         if has_density:
             for name, site in passed.sites.items():
                 columns[name] = columns[name] + site.kl_B.double() * part
-                kl_per_dimension[name] = kl_per_dimension[name] + site.kl_BZ.double().sum(0) * part
+                if name in asked.factorised:
+                    kl_per_dimension[name] = kl_per_dimension[name] + site.kl_BZ.double().sum(0) * part
             if isinstance(model.recipe.objective, MimObjective):
                 columns["mim"] = columns["mim"] + _mim_SB(passed, log_px(passed)).mean(0) * part
         if samples and own_proposal and passed.sites:

@@ -14,8 +14,15 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from textspace.data.batching import batches_by_length, make_batch
-from textspace.distributions import Delta, Implicit, SpikeAndSlab, draw, moments
-from textspace.evaluate.code_statistics import Mean, covariance_of_means, gaussian_kl, mean_cosine, mutual_information
+from textspace.distributions import Delta, Implicit, Mixture, SpikeAndSlab, draw, moments
+from textspace.evaluate.code_statistics import (
+    Mean,
+    covariance_of_means,
+    gaussian_kl,
+    gaussian_kl_by_chance,
+    mean_cosine,
+    mutual_information,
+)
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
 from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
@@ -69,14 +76,16 @@ class PosteriorStatistics:
         mean_variance_Z: variance over sentences of E[z|x]; slightly below 0 is possible where that is estimated.
         prior_variance_Z: variance of the prior.
         deviation_Z: mean over sentences of the posterior's standard deviation.
-        kl_Z: mean over sentences of KL(q(z|x) || p(z)); None for a posterior without density.
+        kl_Z: mean over sentences of KL(q(z|x) || p(z)); None for a posterior without density, and under a prior whose
+            dimensions depend on each other.
         mi, mi_leave_one_out: see `mutual_information`; None for a posterior without any spread.
         feature_cosine: see `mean_cosine`, of the features that the posterior is computed from.
         hoyer_samples: see `average_hoyer`, of one sample of each sentence's code, whose gates are on or off.
         hoyer_means: the same of E[z|x] with gates at their centre: of a mean over draws the error would be scaled
             along. Either is None for codes of one dimension, and where too few sentences have one other than zero,
             as of a collapse's means. The error is that of `hoyer_error`.
-        marginal_kl: see `gaussian_kl`, of all codes together; None where the prior is not normal.
+        marginal_kl: see `gaussian_kl`, of all codes together, less what there is by chance in so many; None where the
+            prior is not normal, and of fewer codes than dimensions.
         sentences: how many all of this rests on; how many tokens stands in `settings["tokens"]`.
         settings: how it was measured.
     """
@@ -130,7 +139,8 @@ class PosteriorStatistics:
         if self.hoyer_means is not None:
             found["hoyer_means"] = self._estimate(f"{AVERAGE_HOYER} of posterior means", self.hoyer_means)
         if self.marginal_kl is not None:
-            name = f"KL(q(z) || p(z)) of all these {self.unit}s' codes together, lower bound from mean and covariance"
+            name = f"KL(q(z) || p(z)) of all these {self.unit}s' codes together, less what is by chance, lower bound"
+            name += " from mean and covariance"
             found["marginal_kl"] = self._estimate(name, self.marginal_kl, "lower")
         return found
 
@@ -253,10 +263,12 @@ def posterior_statistics(
     prior_mean_Z, prior_variance_Z = (part.double().cpu().numpy() for part in (prior.mean, prior.variance))
     marginal_kl = None
     if isinstance(prior, Normal):
-        mean_Z = mean_NZ.mean(0)
-        # Of these very sentences, of which none is missing: the means' variance is divided by N here.
-        covariance_ZZ = means_ZZ * (count - 1) / count + within_ZZ
-        marginal_kl = gaussian_kl(mean_Z, covariance_ZZ, prior_mean_Z, prior_variance_Z)
+        between_ZZ = means_ZZ * (count - 1) / count
+        covariance_ZZ = between_ZZ + within_ZZ
+        by_chance = gaussian_kl_by_chance(covariance_ZZ, between_ZZ, count)
+        if by_chance is not None:
+            whole = gaussian_kl(mean_NZ.mean(0), covariance_ZZ, prior_mean_Z, prior_variance_Z)
+            marginal_kl = whole - by_chance
     mi = mi_leave_one_out = None
     if "sample" in columns:
         information = mutual_information(columns["centre"], columns["spread"], columns["sample"], device)
@@ -328,7 +340,8 @@ def _encode(model: Model, batch: Batch, seed: int) -> _Encoded:
     alike = Noise(noise.seed, 0, torch.zeros_like(noise.rows_B))
     match q:
         case Normal():
-            columns |= {"mean": q.mean, "first": q.mean, "second": q.mean, "deviation": q.stddev, "kl": site.kl_BZ}
+            columns |= {"mean": q.mean, "first": q.mean, "second": q.mean, "deviation": q.stddev}
+            columns |= {} if isinstance(site.p, Mixture) else {"kl": site.kl_BZ}
             columns |= {"centre": q.mean, "spread": q.stddev, "sample": site.value_SBZ[0]}
             covariance_ZZ = q.variance.double().sum(0).diag()
         case Delta():
@@ -343,7 +356,8 @@ def _encode(model: Model, batch: Batch, seed: int) -> _Encoded:
             columns["mean"] = columns["centre"]
         case SpikeAndSlab():
             sites = model.sites(features_BH, noise, GATE_DRAWS)
-            columns["kl"] = torch.stack([each.kl_BZ for each in sites.values()]).sum(0)
+            if not isinstance(site.p, Mixture):
+                columns["kl"] = torch.stack([each.kl_BZ for each in sites.values()]).sum(0)
             columns["mean"] = model.code_moments(features_BH, noise)[0]
             mean_SBZ, variance_SBZ = _given_gates(sites["z"])
             halves = mean_SBZ.chunk(2)

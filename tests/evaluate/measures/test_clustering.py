@@ -57,17 +57,24 @@ CORNERS = 10 * np.array([[0.0, 0], [0, 1], [1, 0], [1, 1]])
 def test_names_are_those_of_the_best_permutation(chance) -> None:
     for _ in range(20):
         component_N, classes_N = chance.integers(4, size=(2, 30))
-        names_C = one_to_one_names(component_N, classes_N, 4)
+        names_C = one_to_one_names(component_N, classes_N, 4, 4)
         best = max((np.array(p)[component_N] == classes_N).sum() for p in permutations(range(4)))
         assert sorted(names_C) == [0, 1, 2, 3]
         assert (names_C[component_N] == classes_N).sum() == best
 
 
 def test_a_component_without_a_class_and_a_class_without_a_component_are_wrong() -> None:
-    more_components = one_to_one_names(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1]), 3)
+    more_components = one_to_one_names(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1]), 3, 2)
     assert more_components[0] == 0
     assert sorted(more_components) == [-1, 0, 1]
-    assert one_to_one_names(np.array([0, 1, 1]), np.array([2, 1, -1]), 2).tolist() == [2, 1]
+    assert one_to_one_names(np.array([0, 1, 1]), np.array([2, 1, -1]), 2, 3).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("unseen", [0, 1, 2])
+def test_a_component_is_named_after_a_class_that_naming_never_saw(unseen: int) -> None:
+    seen_N = np.array([each for each in [0, 1, 2, 0, 1, 2] if each != unseen])
+    names_C = one_to_one_names(seen_N, seen_N, 3, 3)
+    assert names_C.tolist() == [0, 1, 2]
 
 
 def test_test_sentences_of_classes_that_training_lacks_are_wrong(space, chance) -> None:

@@ -105,6 +105,18 @@ def test_label_counts_are_those_that_a_balanced_draw_reaches() -> None:
     assert label_counts(np.arange(120).repeat(2)) == []
 
 
+@pytest.mark.parametrize("of_run", [0.0, 0.05])
+def test_errors_of_accuracies_are_those_that_other_runs_on_other_sentences_show(chance, of_run: float) -> None:
+    """Though whether a sentence is right is chance within each run, too, which is in both errors."""
+    values, errors = [], []
+    for _ in range(400):
+        easy_N, run_R1 = chance.uniform(size=200), of_run * chance.normal(size=(4, 1))
+        drawn = accuracy_over_seeds("x", chance.uniform(size=(4, 200)) < 0.5 * easy_N + 0.4 + run_R1, {})
+        values.append(drawn.value)
+        errors.append(drawn.stderr)
+    assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.12)
+
+
 def test_accuracies_have_the_error_of_sentences_and_of_runs() -> None:
     correct_RN = np.array([[1, 1, 0, 0], [1, 1, 1, 0]], bool)
     several = accuracy_over_seeds("x", correct_RN, {})
@@ -112,7 +124,9 @@ def test_accuracies_have_the_error_of_sentences_and_of_runs() -> None:
     over_sentences = np.std([100, 100, 50, 0], ddof=1) / 2
     spread = np.std([50, 75], ddof=1)
     assert several.settings["spread"] == pytest.approx(spread)
-    assert several.stderr == pytest.approx(math.hypot(over_sentences, spread / math.sqrt(2)))
+    both_RN = 100 * (correct_RN - correct_RN.mean(1, keepdims=True) - correct_RN.mean(0) + correct_RN.mean())
+    both = (both_RN**2).sum() / 3 / 8
+    assert several.stderr == pytest.approx(math.sqrt(over_sentences**2 + spread**2 / 2 - both))
     assert several.settings["error"] == "standard error over sentences and runs"
     one = accuracy_over_seeds("x", correct_RN[1:], {})
     assert one.stderr == pytest.approx(100 * math.sqrt(0.75 * 0.25 / 3))

@@ -17,9 +17,10 @@ from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Effort, Findings, Sentences, Subject
 from textspace.evaluate.measures import language_models
 from textspace.evaluate.measures import samples as module
-from textspace.evaluate.measures.language_models import train_language_model
+from textspace.evaluate.measures.language_models import LanguageModel, train_language_model
 from textspace.evaluate.measures.samples import (
     MEASURES,
+    Numbers,
     copying,
     prior_samples,
     sample_language_model,
@@ -160,6 +161,20 @@ def test_a_space_that_says_nothing(dice: Dice) -> None:
 
 
 # Language models
+
+
+def test_sentences_are_judged_whole_however_short_those_of_the_space_are(dice: Dice) -> None:
+    space = dice({END: 0.1})
+    cut = Space(space.recipe.but({"text.max_tokens": 3}), space.tokenizer, space.model)
+    judge = LanguageModel(Model(small(RECIPES["lstm-lm"]), len(space.tokenizer)), 7)
+    found = []
+    for each in (space, cut):
+        subject = subject_of(each, Effort(language_model_epochs=1), test=TEXTS[:30], train=TEXTS[30:])
+        numbers = Numbers(subject)
+        numbers.perplexity("x", "some", TEXTS[:10], judge)
+        found.append(numbers.estimates["x"])
+    assert found[0].value == found[1].value
+    assert found[0].name == "perplexity per word (end counted) of some under a language model of 7 training sentences"
 
 
 def test_perplexities_of_a_dice_are_its_entropy_both_ways(dice: Dice, tiny: Prepared) -> None:

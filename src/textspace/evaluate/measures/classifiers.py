@@ -131,9 +131,18 @@ def accuracy_over_seeds(
     error, how = standard_error(100.0 * correct_RN.mean(0)), {**settings, "error": OVER_SENTENCES, "runs": runs}
     if runs > 1:
         spread = float(per_run_R.std(ddof=1))
-        error = math.hypot(error or 0.0, spread / math.sqrt(runs))
+        error = _over_both(100.0 * correct_RN, error or 0.0, spread / math.sqrt(runs))
         how |= {"error": "standard error over sentences and runs", "spread": spread}
     return Estimate(name, float(per_run_R.mean()), error, n, "none", better, how)
+
+
+def _over_both(values_RN: NDArray[Any], over_sentences: float, over_runs: float) -> float:
+    """The error of a mean over runs and sentences; either error alone has in it what is of a run and a sentence
+    together, which counts once."""
+    runs, n = values_RN.shape
+    both_RN = values_RN - values_RN.mean(1, keepdims=True) - values_RN.mean(0) + values_RN.mean()
+    both = float((both_RN**2).sum()) / max(1, (runs - 1) * (n - 1)) / (runs * n)
+    return math.sqrt(max(over_sentences**2 + over_runs**2 - both, both))
 
 
 def majority_estimate(train_N: Ints, test_N: Ints) -> Estimate:

@@ -60,16 +60,16 @@ def fit_mixtures(codes_NZ: Floats, components: int, runs: int, seed: int) -> lis
     return sorted(mixtures, key=lambda mixture: -mixture.lower_bound_)
 
 
-def one_to_one_names(component_N: Ints, classes_N: Ints, components: int) -> Ints:
+def one_to_one_names(component_N: Ints, classes_N: Ints, components: int, classes: int) -> Ints:
     """The class of each component, no two the same, such that most sentences are right (the Hungarian method).
 
     A component for which no class is left is -1, always wrong.
 
-    >>> one_to_one_names(np.array([0, 0, 1, 1, 1]), np.array([1, 1, 0, 0, 1]), 2).tolist()
+    >>> one_to_one_names(np.array([0, 0, 1, 1, 1]), np.array([1, 1, 0, 0, 1]), 2, 2).tolist()
     [1, 0]
     """
     known_N = classes_N >= 0
-    counts_CK = np.zeros((components, int(classes_N.max()) + 1), np.int64)
+    counts_CK = np.zeros((components, classes), np.int64)
     np.add.at(counts_CK, (component_N[known_N], classes_N[known_N]), 1)
     names_C = np.full(components, -1)
     rows, columns = linear_sum_assignment(counts_CK, maximize=True)
@@ -123,7 +123,7 @@ def clusters(subject: Subject) -> Findings:
         correct_RN, chances = np.zeros((runs, len(test)), bool), []
         for run, mixture in enumerate(fit_mixtures(train_NZ, components, runs, subject.seed)):
             if rule == "one_to_one":
-                names_C = one_to_one_names(mixture.predict(valid_NZ), valid.classes_N, components)
+                names_C = one_to_one_names(mixture.predict(valid_NZ), valid.classes_N, components, len(classes))
             else:
                 names_C = most_probable_names(mixture.predict_proba(valid_NZ), valid.classes_N)
             test_component_N = mixture.predict(test_NZ)

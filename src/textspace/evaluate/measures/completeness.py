@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from textspace.data.tokenizers import SPECIALS, UNKNOWN
 from textspace.errors import TextspaceError
-from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.language_models import LanguageModel, language_model_of_text
 from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
@@ -178,12 +177,8 @@ class _Judge:
 
     def read(self, key: str, what: str, texts: Sequence[str]) -> Cells:
         """How well-formed and how fluent sentences are."""
-        model, learnt_from = self.language_model
         ids = self.subject.space.tokenizer.encode(list(texts))
         broken = [broken_rules(text, each, self.most_tokens, self.seen) for text, each in zip(texts, ids, strict=True)]
-        split = self.subject.encoded(texts)
-        told = likelihood(model, split, progress=self.subject.show_progress).estimates()["nll_ppl_word"]
-        under = f"under a language model of {learnt_from:,} training sentences"
         numbers = self.numbers
         return (
             numbers.mean(
@@ -193,15 +188,7 @@ class _Judge:
                 numbers.mean(f"{rule}_{key}", f"share of sentences {about}, {what}", [rule in each for each in broken])
                 for rule, about in RULES.items()
             ),
-            numbers.add(
-                f"perplexity_{key}",
-                f"perplexity per word (end counted) {under}, {what}",
-                told.value,
-                told.stderr,
-                told.n,
-                bound=told.bound,
-                more={"normalisation": "word", "end_token": "included", "learnt_from": learnt_from},
-            ),
+            numbers.perplexity(f"perplexity_{key}", what, texts, self.language_model),
             numbers.mean(f"length_{key}", f"words in a sentence, {what}", [len(text.split()) for text in texts]),
         )
 

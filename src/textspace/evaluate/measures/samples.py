@@ -9,11 +9,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
 from textspace.evaluate.measures.language_models import (
     UNITS,
+    LanguageModel,
     language_model_of_text,
     train_language_model,
 )
@@ -83,6 +85,7 @@ class Numbers:
     """Estimates of samples and of real sentences side by side."""
 
     def __init__(self, subject: Subject, **settings: str | int | float) -> None:
+        self.subject = subject
         self.estimates: dict[str, Estimate] = {}
         self._settings: Settings = {"seed": subject.seed, "error": OVER_SENTENCES, **settings}
 
@@ -105,6 +108,29 @@ class Numbers:
     def mean(self, key: str, name: str, values: Sequence[float] | NDArray[Any]) -> str:
         values_N = np.array(values, np.float64)
         return self.add(key, name, float(values_N.mean()), standard_error(values_N), len(values_N))
+
+    def perplexity(
+        self,
+        key: str,
+        who: str,
+        texts: Sequence[str],
+        judge: LanguageModel,
+        kind: str = "training sentences",
+        better: Literal["lower"] | None = None,
+    ) -> str:
+        """Of whole sentences, however long, under a language model of sentences of some kind."""
+        split = EncodedSplit.of(texts, self.subject.space.tokenizer, None)
+        found = likelihood(judge.model, split, progress=self.subject.show_progress).estimates()["nll_ppl_word"]
+        return self.add(
+            key,
+            f"perplexity per word (end counted) of {who} under a language model of {judge.learnt_from:,} {kind}",
+            found.value,
+            found.stderr,
+            found.n,
+            better=better,
+            bound=found.bound,
+            more={"normalisation": "word", "end_token": "included", "learnt_from": judge.learnt_from},
+        )
 
 
 # Variety
@@ -213,16 +239,16 @@ def sample_language_model(subject: Subject) -> Findings:
     drawn = _samples(subject, count)
     as_many = [train.texts[row] for row in some_rows(len(train), count)]
     judged = {
-        "samples": (f"{count:,} prior samples", subject.encoded(drawn)),
-        "test": ("real test sentences", subject.encoded(subject.test.texts)),
-        "train": ("real training sentences", subject.encoded(as_many)),
+        "samples": (f"{count:,} prior samples", drawn),
+        "test": ("real test sentences", subject.test.texts),
+        "train": ("real training sentences", as_many),
     }
     numbers = Numbers(
         subject, language_model=f"GRU, {UNITS[0]} embedding and {UNITS[1]} hidden units", tokenizer="the space's"
     )
     unknown = {
-        key: numbers.add(f"unknown_{key}", f"share of unknown tokens, {who}", *unknown_share(split), len(split))
-        for key, (who, split) in judged.items()
+        key: numbers.add(f"unknown_{key}", f"share of unknown tokens, {who}", *_unknown(subject, texts), len(texts))
+        for key, (who, texts) in judged.items()
     }
     rows: list[Cells] = []
     for key, texts, what, judges in (
@@ -230,23 +256,12 @@ def sample_language_model(subject: Subject) -> Findings:
         ("samples", drawn, "prior samples", ("test",)),
         ("as_many_real", as_many, "real training sentences", ("test",)),
     ):
-        taught = language_model_of_text(subject) if texts is None else train_language_model(texts, subject, "as many")
-        model, learnt_from = taught
-        about = f"{learnt_from:,} {what}"
-        for judge in judges:
-            who, split = judged[judge]
-            found = likelihood(model, split, progress=subject.show_progress).estimates()["nll_ppl_word"]
-            shown = numbers.add(
-                f"{judge}_under_{key}",
-                f"perplexity per word (end counted) of {who} under a language model of {about}",
-                found.value,
-                found.stderr,
-                found.n,
-                better="lower" if key == "samples" else None,
-                bound=found.bound,
-                more={"normalisation": "word", "end_token": "included", "learnt_from": learnt_from},
-            )
-            rows.append((about, who, shown, unknown[judge]))
+        judge = language_model_of_text(subject) if texts is None else train_language_model(texts, subject, "as many")
+        for whose in judges:
+            who, read = judged[whose]
+            better: Literal["lower"] | None = "lower" if key == "samples" else None
+            shown = numbers.perplexity(f"{whose}_under_{key}", who, read, judge, what, better)
+            rows.append((f"{judge.learnt_from:,} {what}", who, shown, unknown[whose]))
     table = Table(
         "Perplexity per word under small language models (end counted)",
         ("language model of", "judges", "perplexity", "of it unknown (share)"),

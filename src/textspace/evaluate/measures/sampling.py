@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.language_models import language_model_of_text
 from textspace.evaluate.measures.samples import VARIETY, Compared, Numbers, real_sentences, variety
@@ -55,7 +54,7 @@ def sampling_ways(subject: Subject) -> Findings:
     """
     train = subject.splits["train"]
     count = min(subject.effort.prior_samples, len(subject.test))
-    model, learnt_from = language_model_of_text(subject)
+    judge = language_model_of_text(subject)
     numbers = Numbers(subject, sentences=count, words="sampled at temperature 1")
     seed = seed_of(subject.seed, "samples from the prior")
     made: dict[Way, list[str]] = {}
@@ -68,17 +67,14 @@ def sampling_ways(subject: Subject) -> Findings:
     for way, texts in made.items():
         whose = f" ({way.whose})" if way.whose else ""
         group = Compared(way.key, f"{count:,} sentences, {way.what}{whose}", texts)
-        told = likelihood(model, subject.encoded(texts), progress=subject.show_progress).estimates()["nll_ppl_word"]
-        name = f"perplexity per word (end counted) under a language model of {learnt_from:,} training sentences"
-        more: dict[str, Any] = {"normalisation": "word", "end_token": "included", "learnt_from": learnt_from}
-        key, name = f"perplexity_{way.key}", f"{name}, {group.what}"
-        shown = numbers.add(key, name, told.value, told.stderr, told.n, bound=told.bound, more=more)
+        shown = numbers.perplexity(f"perplexity_{way.key}", group.what, texts, judge)
         rows.append((way.what, way.whose, shown, *variety(numbers, subject, group)))
-        perplexities.append(told.value)
+        perplexities.append(numbers.estimates[f"perplexity_{way.key}"].value)
     examples = [(way.what, number, text) for way in WAYS for number, text in enumerate(made[way][:SHOWN], 1)]
     title = (
         f"Ways to sample, {count:,} sentences each: perplexity per word (end counted) under a language model of "
-        f"{learnt_from:,} training sentences, and variety (self-BLEU 0-100, shares 0-1); real sentences are the mark"
+        f"{judge.learnt_from:,} training sentences, and variety (self-BLEU 0-100, shares 0-1); real sentences are the "
+        "mark"
     )
     table = Table(title, ("", "whose", "perplexity", *VARIETY), tuple(rows))
     first = Table(f"The first {SHOWN} samples of each way", ("way", "number", "sentence"), tuple(examples))
