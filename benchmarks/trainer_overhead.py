@@ -9,6 +9,7 @@ are steadier than those of the clock where others use the same cores.
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
 import tempfile
@@ -186,4 +187,5 @@ def _wait() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     main()

@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     from textspace.errors import TextspaceError
     from textspace.recipes import recipe
     from textspace.space import Space
-    from textspace.train.fit import train
     from textspace.transformer import TextspaceTransformer
 
-__all__ = ["Recipe", "Space", "TextspaceError", "TextspaceTransformer", "__version__", "recipe", "train"]
+__all__ = ["Recipe", "Space", "TextspaceError", "TextspaceTransformer", "__version__", "recipe"]
 
 __version__ = "0.1.0"
 
@@ -22,7 +21,6 @@ _HOMES = {
     "TextspaceError": "textspace.errors",
     "TextspaceTransformer": "textspace.transformer",
     "recipe": "textspace.recipes",
-    "train": "textspace.train.fit",
 }
 """Where each public name lives: its module, and the heavy packages behind it, load when the name is first used."""
 

@@ -93,7 +93,7 @@ class Attention(nn.Module):
 
 
 class OneVector(nn.Module):
-    """What attention to a single vector comes to: every position reads it whatever it asks, so that it need not ask.
+    """Attention over a single vector: its weight is always 1, so that every position simply adds the vector's value.
 
     Args:
         width: units of a state.

@@ -31,7 +31,10 @@ class Coder(TextEncoder):
     """A model with its tokenizer, between sentences and codes."""
 
     def of_normalised(self) -> Self:
-        """The same for sentences that are normalised already: what is "&lt;b>" after once is a tag the second time."""
+        """The same for sentences that are normalised already.
+
+        Normalising twice would harm: "&lt;b>" becomes "<b>" the first time, and is dropped as a tag the second.
+        """
         if not self.recipe.text.normalise:
             return self
         return type(self)(self.recipe.but({"text.normalise": []}), self.tokenizer, self.model, self.metrics)

@@ -282,8 +282,8 @@ def _(q: Mixture, noise: Noise, stream: str, samples: int, given: bool = False) 
 
 
 TRIES = 6
-"""Proposals of each gamma variable. One is accepted with at least 95 percent: of a hundred million variables one or two
-are the first proposal, accepted or not."""
+"""Proposals for each gamma variable, of which the first accepted one is taken. Each is accepted with probability 0.95
+or more, so that one or two variables in a hundred million reject all of them, and keep the first."""
 PROPOSALS_AT_ONCE = 2**24
 
 

@@ -28,7 +28,7 @@ from textspace.sparse_codes import compressed, stacked
 from textspace.token_codes import Pool, TokenCodes, arrays, check_pool, joined, tensors
 from textspace.types import PaddedCodes, View
 
-__all__ = ["OFF", "Codes", "Parameters", "TextEncoder", "Texts", "directions"]
+__all__ = ["Codes", "Parameters", "TextEncoder", "Texts", "directions", "is_on"]
 
 Codes = NDArray[np.float32]
 Texts = str | Sequence[str]
@@ -36,8 +36,10 @@ Texts = str | Sequence[str]
 CHUNK = 4096
 """Sentences that streaming methods hold at once."""
 
-OFF = 0.5
-"""Sparse codes are 0 where a dimension is off with a probability above this."""
+
+def is_on(probability: Any) -> Any:
+    """Whether a dimension counts as on that is on with this probability; even chances, E[gamma|x] = 0.5, do."""
+    return probability >= 0.5
 
 
 class TextEncoder:
@@ -257,7 +259,7 @@ class TextEncoder:
             codes_BZ = self.model.slab_means(features_BH) if sparse else self.model.code_moments(features_BH, noise)[0]
             if what == "sample":
                 codes_BZ = strayed(self.model.sites(features_BH, noise, 1, view)["z"], codes_BZ, noise, strength)[0]
-        return [codes_BZ.masked_fill(off_BZ > OFF, 0) if sparse else codes_BZ]
+        return [codes_BZ.where(is_on(1 - off_BZ), 0) if sparse else codes_BZ]
 
     @torch.no_grad()
     def _around(

@@ -92,8 +92,8 @@ def tried(work: Callable[[], T], device: torch.device) -> T | None:
 
 
 def jit(kernel: Callable[..., None]) -> Any:
-    """Compiled once for all numbers of rows, words, sentences and steps, and for noise wherever it is kept: what was
-    not compiled before cannot be recorded."""
+    """Compiled once for any number of rows, words, sentences and steps, and wherever the key of the noise is kept: a
+    kernel that has yet to be compiled cannot be recorded."""
     varying = (
         "rows", "words", "excluded", "sentences", "steps", "first", "elements", "numbers", "of_sentence", "key", "bits"
     )  # fmt: skip

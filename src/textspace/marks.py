@@ -31,8 +31,10 @@ class Marked(NamedTuple):
 
 
 def marks_in(written: str, words: str | Sequence[str] | None, normalise: Callable[[str], str]) -> tuple[str, Marked]:
-    """A sentence without its marks, and what a space's clean-up makes of it, with the marks, or with some words marked
-    instead: then brackets are plain."""
+    """The sentence without its marks, and its normalised form with the marked spans.
+
+    With `words` these are marked instead, and brackets are plain text.
+    """
     if words is not None:
         return written, words_marked(written, words, normalise)
     given = marked(written)

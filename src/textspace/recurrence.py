@@ -15,8 +15,8 @@ from textspace.token_losses import product, rounded
 __all__ = ["PROCESSES", "SIDE_BY_SIDE", "run_layer", "states"]
 
 SIDE_BY_SIDE = "TEXTSPACE_SIDE_BY_SIDE"
-"""Environment variable: how many processes share a GPU and have layers whose programs wait for each other; 0 where this
-one shall have none."""
+"""Environment variable: how many processes share this GPU and run kernels whose programs wait for each other; 0 forbids
+this process to run any."""
 PROCESSES = 8
 """Programs that wait for each other must run at once: those of so many processes find room on one GPU."""
 
@@ -99,7 +99,7 @@ def _zeros(layer: nn.LSTM | nn.GRU, inputs_NTE: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _own(processors: int) -> int:
-    """Of so many processors of a GPU those for programs of this process that wait for each other."""
+    """This process's share of a GPU's multiprocessors for kernels whose programs wait for each other."""
     processes = int(os.environ.get(SIDE_BY_SIDE, 1))
     return processors // max(processes, PROCESSES) if processes else 0
 

@@ -87,8 +87,8 @@ class Space(Coder):
         """Train a space.
 
         Args:
-            source: a file, folder or other source by name (see `textspace train --help`), a list of names of files, a
-                `Corpus`, sentences, or a mapping from "train", "valid" and "test" to a name or sentences.
+            source: the name of a file, folder, glob or dataset, "builtin" or "-" (see `open_corpus`), a list of such
+                names, a `Corpus`, sentences, or a mapping from "train", "valid" and "test" to a name or sentences.
             recipe: a recipe or the name of one.
             out: the folder to leave it in; by default nothing is kept on disk.
             epochs: at most so many.

@@ -32,7 +32,7 @@ LOGITS_KEPT = {"cpu": 2**28, "cuda": 2**27}
 LOGITS_KEPT_SCORING = 2**24
 """Logits made at once without gradients, where leaving them out costs nothing."""
 EVEN = {"cpu": 1, "cuda": 8}
-"""Numbers of words of which this is a divisor are multiplied fast: others take a GPU several times as long."""
+"""Vocabularies whose size is a multiple of this are multiplied fast; others take a GPU several times as long."""
 LOGITS_AT_ONCE = {"cpu": 2**22, "cuda": 2**25}
 """Logits of a chunk of rows: they fit a cache where they are few, and keep a GPU busy where they are many."""
 
@@ -87,7 +87,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def even_words(weight_VH: Tensor, bias_V: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-    """Weights and biases of as many words as the device multiplies fast; those that are none have no probability."""
+    """Weights and biases padded with words of probability 0, up to a size of the vocabulary that is multiplied fast."""
     weight_PH = _even(weight_VH)
     missing = len(weight_PH) - len(weight_VH)
     if not missing:
@@ -132,8 +132,8 @@ def log_probabilities(
 def _scored(
     hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, targets_N: Tensor, excluded: int | None
 ) -> Tensor:
-    """Without gradients. Where factors are rounded, the target's own logit is computed once more without, and takes the
-    place of the rounded one in the sum too: what is left of the error is a mean over all other words."""
+    """Without gradients. Where factors are rounded, the target's logit is also computed exactly, and replaces the
+    rounded one in the logsumexp too; the error that is left is an average over all other words."""
     fused = _fused(hidden_NH, weight_VH, bias_V, targets_N, excluded)
     if fused is not None:
         return _with_exact_target(*fused.unbind())

@@ -141,8 +141,9 @@ class Site:
     """One latent variable of a pass: its posterior given x, its prior, and the samples drawn from the posterior.
 
     Factorised distributions keep their latent axes in `batch_shape`; they are summed here and nowhere else. A site
-    given the samples of another has one q and one p for each of them, (S, B, Z), and `alone` is its prior by itself.
-    Where every token has a latent of its own, `mask_BT` is True at real tokens, and no other counts.
+    that depends on an earlier one (z given its gates) has one q and one p for each sample of that, (S, B, Z), and
+    `alone` is its prior with the earlier sites integrated out. Where every token has a latent of its own, `mask_BT` is
+    True at real tokens, and no other counts.
     """
 
     q: Distribution
@@ -249,10 +250,10 @@ class Terms:
     weights: dict[str, float]
 
     def means(self, sentences: int, parts: int = 1) -> dict[str, Tensor]:
-        """Each term's share of its mean over the `sentences` of the global batch, of which we hold one of `parts`.
+        """What this part adds to each term's mean over the `sentences` of the global batch; the parts' add up.
 
-        Every part computes a batch term whole, but only its own codes pass gradients on: the gradients of all parts
-        add up to the whole gradient, and the values are shared out so that they do too.
+        Every part computes a batch term whole. Its value is divided by `parts`; its gradient is not, since it flows
+        through this part's own codes only.
         """
         return {
             name: term.values.sum() / sentences

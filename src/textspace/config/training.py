@@ -48,11 +48,11 @@ class Plateau(Config):
     patience: Count = 2
     """Decay after this many validations in a row without improvement."""
     max_decays: Count = 5
-    """Training stops when the learning rate would be lowered for the so-manieth time."""
+    """Training stops once the learning rate has been lowered this many times and would be again."""
     first_epoch: Annotated[Whole, Field(ge=0)] = 0
     """No decay before this many epochs have passed."""
     from_last_decay: bool = False
-    """After a decay, improvement is to be below what the criterion was then, which may be far from the best."""
+    """After a decay, compare with what the criterion was then, and not with the best so far."""
     reload_best: bool = False
     """Go back to the best weights at each decay."""
 
@@ -98,8 +98,8 @@ class Batches(Config):
     tokens: Count | None = None
     """Instead: padded tokens in a batch, over all processes."""
     by_length: bool = True
-    """Put sentences of similar length together, so that little is padding; else any go together. Where the gradient is
-    clipped, batches of short and of long sentences count alike, which is another thing to learn from."""
+    """Put sentences of similar length together, so that little is padding; otherwise any. With clipped gradients a
+    batch of short sentences moves weights as far as one of long ones, so that this option changes what is learnt."""
     pieces: Count = 1
     """Compute each batch in this many pieces (gradient accumulation): less memory, same result."""
 

@@ -1,4 +1,4 @@
-"""Which sentences go together, and the one place where they are padded."""
+"""Which sentences go together, and how they are padded."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ TRAINING_TEXT = "training_text"
 class Sketch:
     """The smallest hashes of a text's sentences: enough to tell how many of another text's sentences are among them.
 
-    Of a text with more different sentences than are kept, only sentences whose hash is as small can be looked up: as
-    large a share of any text. Sketches of two texts make one of both.
+    Of a text with more different sentences than are kept, only sentences with a hash up to the largest kept one can be
+    looked up: the same random share of any text. Sketches of two texts make one of both.
 
     >>> a, b = Sketch(), Sketch()
     >>> for text in (b"one", b"two", b"two"):

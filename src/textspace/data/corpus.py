@@ -37,8 +37,8 @@ class _HeldOut:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some kept rows of one source, numbered from 0: those in `only` (None: all) that are not held out, or some that
-    are."""
+    """The rows of one source that belong to one split, numbered from 0: of those in `only` (None: all) the ones that
+    are not held out, or some that are."""
 
     reader: Reader
     source: int

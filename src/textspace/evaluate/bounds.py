@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textspace.errors import TextspaceError
-from textspace.evaluate.statistics import standard_error
+from textspace.evaluate.statistics import Ratio, standard_error
 from textspace.types import Bound, EndToken, Estimate, Settings
 
 __all__ = ["END_WORDS", "Likelihood", "Normalisation", "Weighted", "per_unit", "perplexity"]
@@ -203,10 +203,8 @@ class Likelihood:
 
 
 def per_unit(name: str, nats_N: Floats, counts_N: NDArray[Any], bound: Bound, settings: Settings) -> Estimate:
-    """Total nats / total count, its error by the delta method for a ratio of sums."""
-    value = float(nats_N.sum() / counts_N.sum())
-    ratio_error = standard_error(nats_N - value * counts_N)
-    error = None if ratio_error is None else ratio_error / float(counts_N.mean())
+    """Total nats / total count."""
+    value, error = Ratio.of(nats_N, counts_N)
     return Estimate(name, value, error, len(nats_N), bound, "lower", settings)
 
 

@@ -32,7 +32,7 @@ BLOCKS = 50
 """Parts of the sentences that a jackknife leaves out in turn."""
 
 FEWEST_BLOCKS, BLOCK_SENTENCES = 20, 20
-"""Of so many blocks with so many sentences each at least `standard_error` takes the error over blocks, too."""
+"""`standard_error` also takes the error over blocks where there are at least so many, each of so many sentences."""
 
 OVER_SENTENCES = "standard error over sentences"
 """What settings say of errors that `standard_error` gives."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from textspace.checks import whole_number
 from textspace.data.cells import label_of
+from textspace.encoding import is_on
 from textspace.errors import TextspaceError
 from textspace.evaluate.posterior import ACTIVE_ABOVE
 from textspace.evaluate.statistics import some_rows, standard_error
@@ -197,7 +198,7 @@ def _on_per_sentence(found: Activity) -> Estimate | None:
     dims, count = found.on_ZN.shape
     on_N = np.zeros(count)
     for probability_N in found.on_ZN:
-        on_N += probability_N >= 0.5
+        on_N += is_on(probability_N)
     name = f"dimensions on in a sentence (where E[gamma|x] is at most 0.5), of {dims}"
     return Estimate(name, float(on_N.mean()), standard_error(on_N), count, "none", None, {"dimensions": dims})
 
@@ -217,7 +218,7 @@ def _dimension(
     gates_ZN = read.activity.on_ZN
     values_N = np.array(read.activity.values_ZN[number], np.float64)
     gate_N = np.ones(len(values_N)) if gates_ZN is None else np.array(gates_ZN[number], np.float64)
-    on_N = gate_N >= 0.5
+    on_N = is_on(gate_N)
     average, variance = float(values_N[on_N].mean()) if on_N.any() else 0.0, float(values_N.var())
     high_N = on_N & (values_N > average)
     state: State = "varies"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from textspace.encoding import is_on
 from textspace.features.activity import told_before
 from textspace.features.results import Dimension, Effect, Probe, Side, SideName
 
@@ -34,7 +35,7 @@ def switched(
     gated = space.model.has_gates
     codes = space.encode(list(probes), sparse=True).toarray() if gated else space.encode(list(probes))
     with told_before():
-        on_PZ = space.encode(list(probes), what="gates") >= 0.5 if gated else np.ones(codes.shape, bool)
+        on_PZ = is_on(space.encode(list(probes), what="gates")) if gated else np.ones(codes.shape, bool)
     shown: list[Probe] = []
     effects: dict[int, list[Effect]] = {each.number: [] for each in dimensions}
     for place, text in enumerate(probes):

@@ -132,7 +132,7 @@ class Job:
         return bool(trained >= self.recipe.training.epochs or trained < most)
 
     def _differs(self, facts: Mapping[str, Any]) -> bool:
-        """Whether something was made of other text; of what says nothing of its text that is not known."""
+        """Whether something was made of other text; False where either of the two does not say of which."""
         return None not in (self.text, facts.get("text")) and facts["text"] != self.text
 
     def is_scored(self, numbers: Mapping[str, Any]) -> bool:

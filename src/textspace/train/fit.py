@@ -22,7 +22,7 @@ from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedSplit
 from textspace.data.options import ReadOptions
 from textspace.data.preparing import Prepared, cache_folder, needed_splits, prepare
-from textspace.encoding import OFF
+from textspace.encoding import is_on
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import earlier_validations, examine
 from textspace.evaluate.likelihood import likelihood
@@ -269,7 +269,7 @@ def _share_off(coder: Coder, split: EncodedSplit) -> dict[str, float | None]:
         return {"achieved": None, "mean_gate": None}
     (on_NZ,) = coder._encode(split, "gates", None, False, 0)
     off_NZ = 1 - (on_NZ.values_MZ if isinstance(on_NZ, TokenCodes) else on_NZ).double()
-    return {"achieved": float((off_NZ > OFF).double().mean()), "mean_gate": float(off_NZ.mean())}
+    return {"achieved": 1 - float(is_on(1 - off_NZ).double().mean()), "mean_gate": float(off_NZ.mean())}
 
 
 def _sparsity_told(sparsity: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""Optimisers, and their steps: one whose loss or gradient is not finite moves nothing.
+"""Optimisers, and their steps.
 
-Nor do those after it, but for single ones in 16 bits. Nothing here waits for the device: who fetches what a step
-measured finds out.
+A step whose loss or gradient is not finite changes nothing, nor does any later one; in 16 bits only ten in a row do
+that. Nothing here waits for the device: whoever fetches what steps measured finds out.
 """
 
 from __future__ import annotations

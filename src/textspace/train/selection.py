@@ -41,7 +41,8 @@ class Selection:
     best_step: int = 0
     since_best: int = 0
     reference: float = math.inf
-    """What is to be improved on lest the rate decays: the best, or the last decay's where the settings say so."""
+    """What the criterion must fall below, or the rate decays: the best so far, or with `from_last_decay` what it was at
+    the last decay."""
     since_decay: int = 0
     """Validations without improvement on that, counted anew after each decay."""
     decays: int = 0

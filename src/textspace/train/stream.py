@@ -27,7 +27,8 @@ class Shard:
     tokens: int
     """Tokens to predict: words and end tokens."""
     counts: bool
-    """False where a batch has fewer rows than there are processes: the pieces then only keep this one in step."""
+    """False where the batch has fewer rows than there are processes: this one then computes a piece that counts for
+    nothing, so that all take part in the exchange."""
 
 
 class BatchStream:

@@ -156,7 +156,8 @@ def _correlation(x_P: Floats, y_P: Floats) -> float:
 def class_gates(subject: Subject) -> Findings:
     """Class-averaged gates [Prokhorov et al. 2021, figure 4] and how far classes differ, beside chance and their words.
 
-    gamma_class averages over the test sentences of a class which dimensions are off, binarised at E[gamma|x] >= 0.5.
+    gamma_class averages over the test sentences of a class which dimensions are off, binarised at E[gamma|x] >= 0.5:
+    even chances are off, as in the paper.
     """
     test, seed = subject.test, subject.seed
     if test.gates_NZ is None:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
+from textspace.encoding import is_on
 from textspace.evaluate.hoyer import deviations
 from textspace.evaluate.likelihood import batches_of
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
@@ -30,7 +31,7 @@ from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, some_ro
 from textspace.evaluate.text_metrics import corpus_bleu
 from textspace.model import Model
 from textspace.noise import Noise, seed_of
-from textspace.types import Estimate
+from textspace.types import Estimate, Pass
 
 __all__ = ["MEASURES", "grid", "kept", "kept_dimensions", "losses_of_codes", "size_order"]
 
@@ -90,8 +91,9 @@ def losses_of_codes(model: Model, split: EncodedSplit, codes_NZ: Floats, progres
         rows_B = batch.rows_B.numpy()
         z_SBZ = torch.from_numpy(codes_NZ[rows_B][None]).to(weight)
         moved = batch.to(weight.device)
-        log_px_SBT = model.decoder(z_SBZ, moved.decoder, Noise(0, 0, moved.rows_B))
-        losses_N[rows_B] = -log_px_SBT.where(moved.decoder.mask_BT[:, 1:], 0.0).sum(2)[0].double().cpu().numpy()
+        noise = Noise(0, 0, moved.rows_B)
+        passed = Pass(moved, None, {}, model.decoder(z_SBZ, moved.decoder, noise), noise)
+        losses_N[rows_B] = -passed.log_px_SB[0].double().cpu().numpy()
     return losses_N
 
 
@@ -163,7 +165,7 @@ def _kinds(subject: Subject) -> list[_Kept]:
     kinds = [_Kept("largest", k, k, largest(k)) for k in grid(dims)]
     kinds += [_Kept("random", k, k, drawn(k)) for k in grid(dims) if k < dims]  # all are all
     if subject.test.gates_NZ is not None:
-        kinds.append(_Kept("on", 0, float((subject.test.gates_NZ >= 0.5).sum(1).mean()), sparse_codes))
+        kinds.append(_Kept("on", 0, float(is_on(subject.test.gates_NZ).sum(1).mean()), sparse_codes))
     return kinds
 
 

@@ -59,7 +59,7 @@ def random_pairs(groups_N: Integers, wanted: int, random: np.random.Generator) -
 
 
 def partners(count: int, wanted: int, random: np.random.Generator) -> Integers:
-    """For each sentence up to `wanted` others (K, N), drawn so that each is as often a partner as it has some."""
+    """Up to `wanted` different partners for each sentence, (K, N); it is a partner as often as it has some."""
     order_N = random.permutation(count)
     found_KN = np.empty((min(wanted, count - 1), count), np.int64)
     for shift, found_N in enumerate(found_KN, 1):
@@ -77,8 +77,8 @@ def error_of_pairs(terms_N: Floats, terms_P: Floats, pairs_P2: Integers) -> floa
     """Standard error of a sum of terms of mean 0, of single sentences and of pairs, which often share a sentence.
 
     Two terms may depend on each other where they have a sentence in common; the variance is the sum of the products of
-    all such two [Aronow, Samii and Assenova 2015]. To take pairs for independent would promise far too much; it is the
-    answer only where chance makes that sum negative.
+    all such two [Aronow, Samii and Assenova 2015]. To take pairs as independent gives far too small an error, which is
+    used only where the estimated variance is negative.
     """
     count = len(terms_N)
     through_N = terms_N + sum(np.bincount(end_P, terms_P, count) for end_P in pairs_P2.T)
@@ -98,10 +98,10 @@ def error_of_mean(values_P: NDArray[Any], pairs_P2: Integers) -> float | None:
 
 
 def of_few(error: float, pairs_P2: Integers) -> float | None:
-    """The error of a mean over pairs, where their sentences may be few; None of three or fewer.
+    """The error of a mean over pairs of few sentences, corrected; None of three or fewer.
 
-    What pairs differ by from their own mean is too little, the more so the fewer sentences they share: n / (n - 3)
-    makes up for it where both sentences of a pair add to its value, and is rather too much where they do not.
+    Deviations from an estimated mean are too small: the root of n / (n - 3) makes up for it where both sentences add to
+    a pair's value, and is rather too much where they do not.
     """
     sentences = len(np.unique(pairs_P2))
     return error * math.sqrt(sentences / (sentences - 3)) if sentences > 3 else None

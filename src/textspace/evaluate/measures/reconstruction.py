@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
-from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import PERTURBATION, Cells, CodeKind, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.sources import rows_by_source
 from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, plus_minus, some_rows, standard_error
@@ -216,7 +215,7 @@ def reconstruction_variants(subject: Subject) -> Findings:
             per_sentence |= way.per_sentence(scores)
     columns = ("decoding", "code", "BLEU-4", "BLEU-1", "sentence BLEU-1", "exact match", "token accuracy")
     tables = {"variants": Table("Reconstruction (BLEU 0-100, shares 0-1)", columns, tuple(rows))}
-    measured = likelihood(subject.space.model, originals.split, seed=subject.seed, progress=subject.show_progress)
+    measured = subject.test.likelihood(0, progress=subject.show_progress).of_rows(originals.rows_N)
     by_length = _by_length(greedy, originals.texts, measured.reconstruction_N, measured.counts_N["word"])
     return Findings(estimates, tables | by_length.tables, by_length.pictures, per_sentence)
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.config import BetaGatedPrior, SpikeAndSlabPrior
+from textspace.encoding import is_on
 from textspace.errors import TextspaceError
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
@@ -27,7 +28,7 @@ def sparse_codes(sentences: Sentences) -> Floats:
     on_NZ, slab_NZ = sentences.gates_NZ, sentences.slab_NZ
     if on_NZ is None or slab_NZ is None:
         raise ValueError("the space has no gates")
-    return np.where(on_NZ >= 0.5, slab_NZ, 0)
+    return np.where(is_on(on_NZ), slab_NZ, 0)
 
 
 # The measure
@@ -127,7 +128,7 @@ def _gates(subject: Subject) -> Findings:
     if on_NZ is None:
         raise ValueError("the space has no gates")
     count, dims = on_NZ.shape
-    is_on_NZ = on_NZ >= 0.5
+    is_on_NZ = is_on(on_NZ)
     share_off_N, probability_N = 1 - is_on_NZ.mean(1), 1 - on_NZ.mean(1)
     density_Z = is_on_NZ.mean(0)
     over_sentences = "standard error over sentences"
