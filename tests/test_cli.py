@@ -102,8 +102,29 @@ def test_scores_are_labelled(workplace: Path) -> None:
     assert scored["nll"]["settings"] == {"samples": 20, "seed": 0, "end_token": "included", "proposal": "posterior"}
 
 
+def test_a_column_named_by_a_number_and_one_clean_up_without_brackets(workplace: Path) -> None:
+    (workplace / "years.csv").write_text("text,2020\nHello there,x\nbye now,y\n")
+    told = textspace("describe", "years.csv", "--label-column", "2020", "--json", cwd=workplace)
+    assert json.loads(told.stdout)["splits"]["train"]["classes"] == {"x": 1, "y": 1}
+    numbered = textspace("describe", "years.csv", "--label-column", "2", "--json", cwd=workplace)
+    assert numbered.stdout == told.stdout
+    recipe = RECIPES["vae"].with_settings(["text.normalise=lower"])
+    assert recipe == RECIPES["vae"].but({"text.normalise": ["lower"]})
+
+
+def test_an_empty_measure_is_no_measure(workplace: Path) -> None:
+    told = textspace("evaluate", "done", "--data", "text.txt", "--measure", "", cwd=workplace)
+    assert told.returncode == 2
+    assert told.stderr.startswith("textspace: there is no measure ''")
+
+
+def test_variants_may_be_the_best_of_several_beginnings(workplace: Path) -> None:
+    told = textspace("vary", "done", "anna sees cats", "-n", "2", "--width", "3", "--json", cwd=workplace)
+    assert len(json.loads(told.stdout)) == 2
+
+
 def test_scores_say_how_sentences_end_and_whose_prior_a_bound_has(workplace: Path) -> None:
-    asked = ("score", "done", "text.txt", "--samples", "5", "--json", "--end")
+    asked = ("score", "done", "text.txt", "--samples", "5", "--json", "--end-token")
     told = textspace(*asked, "length", "--melbo", cwd=workplace)
     assert told.returncode == 0, told.stderr
     scored = json.loads(told.stdout)

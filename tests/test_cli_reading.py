@@ -64,7 +64,7 @@ def test_a_summary_as_json_of_some_sentences(workplace: Path) -> None:
         (("features", "dense", "--data", "missing.txt"), "missing.txt"),
         (("features", "dense"), "--data"),
         (("features", "dense", "--data", "plain.txt", "--sentences", "0"), "--sentences"),
-        (("features", "dense", "--data", "plain.txt", "--out", "plain.txt"), "could not write plain.txt"),
+        (("features", "dense", "--data", "plain.txt", "--out", "plain.txt"), "plain.txt is a file, where a folder"),
         (("features", "dense", "--data", "plain.txt", "--split", "test"), "no split 'test'"),
     ],
 )

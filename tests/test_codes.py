@@ -197,6 +197,8 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_codes("-").tolist() == [[1, 2]]
     feed(monkeypatch, b"")
     assert read_codes("-", dim=4).shape == (0, 4)
+    feed(monkeypatch, b'\n{"code": [1, 2]}\n')
+    assert read_codes("-").tolist() == [[1, 2]]
     feed(monkeypatch, b'{"code": [1]}\n')
     assert (
         sentence("-", 2)

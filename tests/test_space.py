@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import json
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -135,6 +136,23 @@ def test_samples_are_keyed_by_position_and_seed(space: Space, texts: list[str]) 
     assert np.abs(samples(texts) - samples(texts, seed=1)).min(axis=0).max() > 1e-3
     first, second = samples([texts[0], texts[0]])
     assert np.abs(first - second).max() > 1e-2
+
+
+def test_a_seed_is_a_whole_number_whoever_made_it(space: Space, texts: list[str]) -> None:
+    makers: dict[str, Callable[[Any], Any]] = {
+        "encode": lambda seed: space.encode(texts[:3], what="sample", seed=seed).tolist(),
+        "sample": lambda seed: space.sample(3, seed=seed),
+        "vary": lambda seed: space.vary(texts[0], 3, strength=3.0, seed=seed),
+        "reconstruct": lambda seed: space.reconstruct(texts[:3], what="sample", seed=seed),
+        "score": lambda seed: space.score(texts[:3], samples=3, seed=seed).nll_N.tolist(),
+        "examine": lambda seed: json.dumps(space.examine(texts, seed=seed).to_dict()),
+        "evaluate": lambda seed: sorted(space.evaluate(texts, measures=["posterior"], seed=seed).entries),
+    }
+    for name, made in makers.items():
+        assert made(np.int64(1)) == made(torch.tensor(1)) == made(1), name
+        for wrong in (-1, 1.0, "1", None, True, np.random.default_rng(0)):
+            with pytest.raises(TextspaceError, match=r"a seed cannot be .*: give a whole number from 0"):
+                made(wrong)
 
 
 def test_samples_have_the_mean_and_deviation_that_the_parameters_say(space: Space, texts: list[str]) -> None:
@@ -460,6 +478,15 @@ def test_variants_say_where_encoding_them_again_lands(exact: Space, texts: list[
     assert exact.vary(texts[0], 0) == []
 
 
+def test_cosines_of_vast_and_tiny_codes_are_cosines(space: Space, texts: list[str]) -> None:
+    code = space.encode(texts[0]).astype(np.float64)
+    for size in (1e30, 1e-30):
+        assert space.similarity(size * code, code) == pytest.approx(1, abs=1e-6)
+    cosines = space.similarity(texts, texts)
+    assert np.abs(cosines).max() <= 1
+    assert max(neighbor.similarity for neighbor in space.neighbors(texts[0], texts, 3)) <= 1
+
+
 def test_similarity_is_the_cosine(space: Space, texts: list[str]) -> None:
     codes = space.encode(texts)
     directions = codes / np.linalg.norm(codes, axis=1, keepdims=True)
@@ -727,6 +754,16 @@ def test_training_takes_a_file_a_mapping_or_a_corpus_and_all_settings(tmp_path: 
     of_mapping = Space.fit({"train": ["anna sees cats"] * 5, "valid": ["anna sees dogs"]}, recipe, **options)
     assert of_mapping.metrics["valid"]["elbo"]["n"] == 1
     assert len(of_mapping.tokenizer) == 4 + len({"anna", "sees", "cats"})
+
+
+def test_a_misspelt_name_in_a_list_of_files_is_no_sentence(space: Space, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(tiny_sentences(20)))
+    for names in ([str(path), "b.txt"], [path, "b.txt"], ["builtin:30", "b.txt"]):
+        with pytest.raises(TextspaceError, match=r"there is no file or folder 'b.txt'|b\.txt"):
+            Space.fit(names, QUICK, device="cpu")
+        with pytest.raises(TextspaceError, match=r"b\.txt"):
+            space.evaluate(names, measures=["likelihood"])
 
 
 def test_a_list_of_files_is_read_and_not_taken_for_sentences(space: Space, tmp_path: Path) -> None:

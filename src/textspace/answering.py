@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import functional as F
 
-from textspace.checks import whole_number
+from textspace.checks import seed_number, whole_number
 from textspace.data.batching import batch_of, batches_by_length
 from textspace.data.normalise import NORMALISERS, normaliser
 from textspace.data.questions import Question
@@ -262,6 +262,7 @@ def score_answers(
         seed: of the sampled codes; noise is keyed by the position of the answer among all.
         show_progress: show a bar.
     """
+    seed = seed_number(seed)
     space._needs_sentence_codes("ranking answers compares")
     known = scores_for(space)
     for name in scores:
@@ -320,6 +321,7 @@ def rank_answers(
     >>> [ranked.row for ranked in rank_answers(space, "who sees dogs?", ["anna sees dogs", "bob"])] in ([0, 1], [1, 0])
     True
     """
+    seed = seed_number(seed)
     if isinstance(answers, str):
         raise TextspaceError("answers must be a list of strings, not one string")
     asked = Question(question, tuple(listed(answers)))
@@ -357,6 +359,7 @@ def answer(
         drop_html: remove HTML tags from question and answers.
         seed: of the codes; noise is keyed by the position of the answer.
     """
+    seed = seed_number(seed)
     space._needs_sentence_codes("answering decodes")
     if what not in ("sample", "mean"):
         raise TextspaceError(f"answer cannot decode {what!r}: ask for 'sample' or 'mean'")

@@ -7,7 +7,7 @@ from typing import Any
 
 from textspace.errors import TextspaceError
 
-__all__ = ["LARGEST", "is_within", "whole_number"]
+__all__ = ["LARGEST", "is_within", "seed_number", "whole_number"]
 
 LARGEST = 2**31 - 1
 """Whole number that is taken; libraries below fail at those that 64 bits cannot hold, each in its own way."""
@@ -26,6 +26,24 @@ def whole_number(given: Any, least: int, problem: str) -> int:
     if not least <= number <= LARGEST:
         most = f" to {LARGEST:,}" if number > LARGEST else ""
         raise TextspaceError(f"{problem}: give a whole number from {least}{most}")
+    return number
+
+
+def seed_number(given: Any) -> int:
+    """A seed as an int: one of numpy has other letters, from which noise is made.
+
+    >>> seed_number(1)
+    1
+    """
+    problem = f"a seed cannot be {given!r}"
+    if isinstance(given, bool | float):
+        raise TextspaceError(f"{problem}: give a whole number from 0")
+    try:
+        number = index(given)
+    except (TypeError, ValueError, RuntimeError):
+        number = -1
+    if number < 0:
+        raise TextspaceError(f"{problem}: give a whole number from 0")
     return number
 
 

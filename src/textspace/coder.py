@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from torch import Tensor
 
-from textspace.checks import whole_number
+from textspace.checks import seed_number, whole_number
 from textspace.encoding import TextEncoder, Texts
 from textspace.errors import TextspaceError
 from textspace.generate import Greedy, Method, Sampling, generate
@@ -62,6 +62,7 @@ class Coder(TextEncoder):
             show_progress: show a bar.
             seed: of sampling; each code's noise is keyed by its position.
         """
+        seed = seed_number(seed)
         codes_NZ, one = self._checked_codes(codes)
         how = Greedy() if method is None else method
         texts = list(self._decode(codes_NZ, len(codes_NZ), how, batch_size, show_progress, seed))
@@ -83,6 +84,7 @@ class Coder(TextEncoder):
         The code is the posterior's mean, a sample of it, or a sample with `strength` times the posterior's deviation,
         as in `encode`; sentenceMIM's perturbed reconstruction [Livne et al. 2020] has strength 10.
         """
+        seed = seed_number(seed)
         if what not in ("mean", "sample"):
             raise TextspaceError(f"reconstruct cannot decode {what!r}: ask for 'mean' or 'sample'")
         both: dict[str, Any] = {"batch_size": batch_size, "show_progress": show_progress, "seed": seed}
@@ -178,6 +180,7 @@ class Coder(TextEncoder):
             show_progress: show bars.
             seed: of all randomness.
         """
+        seed = seed_number(seed)
         n = whole_number(n, 0, f"cannot sample {n!r} sentences")
         chain = whole_number(chain, 0, f"a chain cannot have {chain!r} rounds")
         if lengths not in ("decoded", "drawn"):
@@ -203,6 +206,7 @@ class Coder(TextEncoder):
 
         A matrix; or, where every token has a code, a list of matrices as long as training sentences are.
         """
+        seed = seed_number(seed)
         self._needs_codes()
         n = whole_number(n, 0, f"cannot draw {n!r} codes")
         return arrays(self._prior_codes(n, deviation, seed))

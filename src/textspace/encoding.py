@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from textspace.checks import seed_number
 from textspace.config import Recipe
 from textspace.data.batching import batches_by_length, make_batch
 from textspace.data.encoded import EncodedSplit
@@ -113,6 +114,7 @@ class TextEncoder:
             show_progress: show a bar.
             seed: of the samples; each sentence's noise is keyed by its position, and each token's by its own too.
         """
+        seed = seed_number(seed)
         self._check_what("encode", what, ("mean", "sample", "parameters", "gates"), sparse, strength, pool)
         if output not in ("numpy", "tensor"):
             raise TextspaceError(f"encode has no output {output!r}: ask for 'numpy' or 'tensor'")
@@ -152,6 +154,7 @@ class TextEncoder:
         The arguments are those of `encode`; codes are numpy arrays, lists of them where every token has a code and no
         pool is asked for, or CSR matrices where sparse ones are.
         """
+        seed = seed_number(seed)
         self._check_what("encode_stream", what, ("mean", "sample", "gates"), sparse, strength, pool)
         for chunk, _, codes in self._streamed(texts, what, seed, strength, sparse=sparse, pool=pool):
             yield chunk, compressed(arrays(codes)) if sparse else arrays(codes)
@@ -316,8 +319,8 @@ class TextEncoder:
 
 
 def _lengths(codes_NZ: Tensor) -> Tensor:
-    """(N, 1), above 0 so that one can divide by them."""
-    return codes_NZ.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    """(N, 1), above 0 so that one can divide by them; squares of vast and tiny numbers are none in float32."""
+    return codes_NZ.double().norm(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny).to(codes_NZ)
 
 
 def directions(codes_NZ: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from textspace.config import BetaGatedPrior, PretrainedEncoder, Recipe
 from textspace.data.tokenizers import Tokenizer
@@ -126,6 +127,17 @@ def check(folder: Path) -> None:
         raise TextspaceError(f"{folder} is not a trained space: {why}; train one with textspace train")
 
 
+class _Undrawn(TorchFunctionMode):
+    """Leaves embeddings as they are made: to draw them without memory imports all of PyTorch's compiler, a second."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.nn.init.normal_:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
 def load(folder: Path | str, device: str = "cpu") -> Saved:
     """The recipe, tokenizer, model and metrics in a folder; nothing in it is ever executed."""
     folder = named(folder)
@@ -134,7 +146,7 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
         recipe = Recipe.load(folder / RECIPE)
         tokenizer = load_tokenizer(folder, recipe)
         tensors = checkpoints.read_tensors(folder / WEIGHTS)
-        with torch.device("meta"):  # so that a recipe of another size is noticed before it takes all memory
+        with torch.device("meta"), _Undrawn():  # so that one of another size is noticed before it takes all memory
             checkpoints.load_weights(Model(recipe, len(tokenizer), tokenizer.encoder), tensors, str(folder))
         damaged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:

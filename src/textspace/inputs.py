@@ -56,15 +56,21 @@ def is_text(given: Any) -> bool:
 
 
 def is_by_name(source: Any) -> bool:
-    """Whether this is a name, splits by name or a list of files, and not sentences."""
+    """Whether this is a name, splits by name or a list of names, and not sentences.
+
+    One name tells a list of them: a misspelt one beside it is no sentence.
+    """
     if isinstance(source, list | tuple):
-        return bool(source) and all(_is_file(each) for each in source)
+        return any(_is_name(each) for each in source)
     return isinstance(source, str | Path | Mapping)
 
 
-def _is_file(name: Any) -> bool:
+def _is_name(given: Any) -> bool:
+    """Whether this can be nothing but the name of a source."""
+    if not isinstance(given, str) or re.fullmatch(r"builtin:\d+|hf:\S+", given):
+        return isinstance(given, str | Path)
     try:
-        return isinstance(name, str | Path) and os.path.isfile(name)
+        return os.path.isfile(given) and bool(Path(given).suffix)
     except ValueError:  # a sentence that cannot be a name
         return False
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from textspace import folder as folders
-from textspace.checks import whole_number
+from textspace.checks import seed_number, whole_number
 from textspace.coder import Coder
 from textspace.config import Recipe
 from textspace.encoding import Codes, Parameters, Texts, directions
@@ -100,6 +100,7 @@ class Space(Coder):
             show_progress: show how training goes, and what is to be said of the text; without it what is wrong with
                 the text or the codes is a warning.
         """
+        seed = None if seed is None else seed_number(seed)
         from textspace.data.options import ReadOptions
         from textspace.recipes import with_sparsity
         from textspace.train.fit import train
@@ -165,6 +166,7 @@ class Space(Coder):
         sentenceMIM [Livne et al. 2020], each end with its own noise. Where every token has a code, each goes its own
         way; in between, both ends count as equally long, and tokens that one lacks are at zero, the prior's mean.
         """
+        seed = seed_number(seed)
         if ends not in ("mean", "sample"):
             raise TextspaceError(f"ends cannot be {ends!r}: use 'mean' or 'sample'")
         start_Z, end_Z = (
@@ -199,6 +201,7 @@ class Space(Coder):
             method: how to choose words; `Greedy()` by default.
             seed: of all randomness.
         """
+        seed = seed_number(seed)
         if not isinstance(text, str):
             raise TextspaceError(f"vary takes one sentence, not a {type(text).__name__}: give a string")
         n = whole_number(n, 0, f"cannot make {n!r} variants")
@@ -228,7 +231,7 @@ class Space(Coder):
         Where every token has a code, a sentence counts by the mean of them.
         """
         (a_NZ, one_a), (b_NZ, one_b) = self._vectors_of(a), self._vectors_of(b)
-        cosines = (directions(a_NZ) @ directions(b_NZ).T).cpu().numpy()
+        cosines = (directions(a_NZ) @ directions(b_NZ).T).clamp(-1, 1).cpu().numpy()
         if one_a and one_b:
             return float(cosines[0, 0])
         return cosines[0] if one_a else cosines[:, 0] if one_b else cosines
@@ -247,7 +250,7 @@ class Space(Coder):
         bar = "searching" if show_progress else None
         for chunk, first, codes_NZ in self._streamed(corpus, "mean", 0, pool=self._pool, bar=bar):
             # Sorted and not torch.topk, which of equal numbers takes any.
-            top = (directions(codes_NZ) @ direction_Z).sort(descending=True, stable=True)
+            top = (directions(codes_NZ) @ direction_Z).clamp(-1, 1).sort(descending=True, stable=True)
             best += [
                 Neighbor(chunk[row], value, first + row)
                 for value, row in zip(top.values[:k].tolist(), top.indices[:k].tolist(), strict=True)
@@ -272,6 +275,7 @@ class Space(Coder):
         `.estimates()` sums up; `.nll_N` is each sentence's importance-weighted bound, or exact for a language model.
         On a GPU "tf32" and "bf16" are several times as fast as "float32", and off by hundredths of a nat.
         """
+        seed = seed_number(seed)
         problem = f"cannot take {samples!r} samples (0 is for no importance-weighted bound)"
         samples = whole_number(samples, 0, problem)
         lengths = lengths_for(end_token, self.metrics)
@@ -289,6 +293,7 @@ class Space(Coder):
 
     def examine(self, texts: Texts, *, seed: int = 0, show_progress: bool = False) -> Examination:
         """What the codes of sentences look like, and in plain words whether they are well: `.diagnosis`, `.numbers`."""
+        seed = seed_number(seed)
         from textspace.evaluate.examination import examine
 
         split = self.read(listed(texts))
@@ -324,6 +329,7 @@ class Space(Coder):
         Returns:
             A report: `.entries` by measure, `.save(folder)` writes JSON, Markdown and a page.
         """
+        seed = seed_number(seed)
         from textspace.data.corpus import Corpus
         from textspace.evaluate import suite as suites
 

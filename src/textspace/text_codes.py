@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from itertools import chain
+from itertools import chain, dropwhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -70,7 +70,7 @@ def _text_codes(rows: Callable[[Iterator[str], str], NDArray[Any]], path: Path) 
 
 
 def standard_input(_: Path) -> NDArray[Any]:
-    lines = _lines(piped_in())
+    lines = dropwhile(lambda line: not line.strip(), _lines(piped_in()))
     first = next(lines, "")
     rows = _csv_rows if first and not first.startswith("{") else _jsonl_rows
     return rows(chain([first], lines), "standard input")

@@ -111,6 +111,23 @@ def test_report_counts_once_however_often_read(tmp_path: Path) -> None:
     ]
 
 
+def test_a_cut_is_told_of_what_was_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(f"sentence {number}" for number in range(40)))
+    (tmp_path / "given").mkdir()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "given" / f"{split}.txt").write_text(f"a {split} sentence\n")
+    both = [tmp_path / "a.txt", tmp_path / "given"]
+    cut = f"{str(both[0])!r}: no splits given: cut at random with seed 0 into train 36, valid 2, test 2"
+    assert open_corpus(both).report.notes == [cut]
+    assert open_corpus(both, ReadOptions(valid=0.0, test=0.0)).report.notes == []
+
+
+def test_classes_may_be_numbers_of_any_length() -> None:
+    longest = "9" * 5000
+    corpus = corpus_of(["a", "b", "c", "d"], labels=[longest, "10", "9", "010"])
+    assert corpus.labels == ("9", "010", "10", longest)
+
+
 @pytest.mark.parametrize("first", ["train", "valid", "test"])
 def test_held_out_sentences_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str) -> None:
     """While whatever split is read first to its end; and again and again where they are too many to keep."""
@@ -481,8 +498,10 @@ def test_builtin() -> None:
 
 @pytest.mark.usefixtures("fake_english")
 def test_builtin_mistakes() -> None:
-    for name in ("builtin:", "builtin:0", "builtin:many"):
-        assert mistake(name) == f"{name!r} must be 'builtin' or 'builtin:N' with N training sentences, at least 1"
+    for name in ("builtin:", "builtin:0", "builtin:many", "builtin:" + "9" * 5000):
+        assert mistake(name) == (
+            f"{name!r} must be 'builtin' or 'builtin:N' with N training sentences, from 1 to 999999999"
+        )
     assert mistake("builtin:9", ReadOptions(label="tens")) == (
         "the built-in corpus has no label 'tens'; did you mean 'tense'?"
     )

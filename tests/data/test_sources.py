@@ -7,6 +7,7 @@ import gc
 import gzip
 import io
 import json
+import math
 import pickle
 import sys
 from pathlib import Path
@@ -616,9 +617,15 @@ def test_iterable_mistakes(sentences: Any, labels: Any, sentence: str) -> None:
     [
         ({"valid": 0.6, "test": 0.4}, "valid=0.6 and test=0.4 must be shares from 0 that leave some for training"),
         ({"valid": -0.1}, "valid=-0.1 and test=0.05 must be shares from 0 that leave some for training"),
-        ({"most": 0}, "most=0 and per_class=None must be at least 1"),
-        ({"per_class": 0}, "most=10000 and per_class=0 must be at least 1"),
-        ({"seed": -1}, "seed=-1 must be at least 0"),
+        ({"valid": "x"}, "valid=x and test=0.05 must be shares from 0 that leave some for training"),
+        ({"test": math.nan}, "valid=0.05 and test=nan must be shares from 0 that leave some for training"),
+        ({"most": 0}, "most=0 is no number of sentences: give a whole number from 1"),
+        ({"most": 1.5}, "most=1.5 is no number of sentences: give a whole number from 1"),
+        ({"per_class": 0}, "per_class=0 is no number of sentences: give a whole number from 1"),
+        ({"seed": -1}, "a seed cannot be -1: give a whole number from 0"),
+        ({"seed": 1.5}, "a seed cannot be 1.5: give a whole number from 0"),
+        ({"header": "yes"}, "header='yes' must be True, False or None"),
+        ({"label": True}, "True is no column: give its name, or its number from 1"),
         ({"mixing": "half"}, "mixing='half' is not a mixing rule; there are 'all' and 'balanced'"),
     ],
 )

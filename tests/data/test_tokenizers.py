@@ -57,6 +57,16 @@ SUBWORDS = {kind: train_tokenizer(subword_config(kind), TEXTS) for kind in ("bpe
 ALL = {"words": WORDS, **SUBWORDS}
 
 subwords = pytest.mark.parametrize("kind", ["bpe", "unigram"])
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe", "unigram"])
+def test_tokens_are_shown_as_text(kind: str) -> None:
+    tokenizer = train_tokenizer(subword_config(kind) if kind != "words" else words_config(), ["李明 喜欢 苹果"] * 30)
+    shown = [tokenizer.shown(token) for token in tokenizer.encode(["李明 喜欢 苹果"])[0]]
+    assert ("" if kind == "words" else " ") in shown[1]
+    assert "".join(shown).replace(" ", "") == "李明喜欢苹果"
+
+
 every_kind = pytest.mark.parametrize("kind", ["words", "bpe", "unigram"])
 
 

@@ -131,6 +131,14 @@ def test_a_language_model_of_subwords_knows_one_of_many_ways_to_write_a_text(tin
     assert estimates["nll"].name == "NLL of the tokenizer's own subwords, upper bound on that of the text"
 
 
+def test_a_share_without_batches_has_all_that_is_summed_with_others(tiny_model, test_split) -> None:
+    """Processes sum what they have number by number: one that has nothing must have as many."""
+    whole, none = (likelihood(tiny_model, test_split, batch_tokens=2**20, share=(i, 2)) for i in (0, 1))
+    assert whole.kl_per_dimension.keys() == none.kl_per_dimension.keys() == {"z"}
+    assert not none.kl_per_dimension["z"].any()
+    assert not none.reconstruction_N.any()
+
+
 def test_under_a_mixture_no_dimension_has_a_share_of_its_own(tiny, test_split) -> None:
     recipe = small(RECIPES["vae"]).but({"prior": {"kind": "pseudo-inputs", "count": 3}})
     model = Model(recipe, len(tiny.tokenizer))

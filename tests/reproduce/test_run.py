@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from textspace.reproduce.picture import draw_by_epoch
 from textspace.reproduce.report import Reproduction
 from textspace.reproduce.run import Asked, collected, gathered, jobs_of, run
 from textspace.reproduce.showing import save
+from textspace.reproduce.side_by_side import Ended
 from textspace.reproduce.tables import table
 
 
@@ -21,6 +23,22 @@ def test_rows_with_many_seeds_come_first_seed_by_seed() -> None:
     names = list(jobs_of(table("tiny"), None, Asked()))
     assert names == ["vae-seed0", "vae-seed1", "pretrain-free-bits-seed0", "lstm-lm-seed0"]
     assert list(jobs_of(table("tiny"), None, Asked(rows=["lstm-lm", "vae"], seeds=1))) == ["vae-seed0", "lstm-lm-seed0"]
+
+
+def test_epochs_that_are_set_take_the_place_of_the_tables() -> None:
+    def epochs(**asked: Any) -> int:
+        return jobs_of(table("tiny"), None, Asked(rows=["vae"], seeds=1, **asked))["vae-seed0"].recipe.training.epochs
+
+    assert (epochs(), epochs(changes=["training.epochs=20"])) == (8, 20)
+    assert (epochs(epochs=3, changes=["training.epochs=20"]), epochs(epochs=30)) == (3, 30)
+
+
+def test_a_folder_named_like_part_of_a_word_changes_no_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = Asked(rows=["vae"], seeds=1)
+    ended = {"vae-seed0": Ended("vae-seed0", "failed", "could not read d/vae-seed0/steps.jsonl: denied")}
+    found = gathered(table("tiny"), jobs_of(table("tiny"), None, asked), Path("d"), asked, ended=ended)
+    assert found.missing == {"vae-seed0": "failed: could not read FOLDER/vae-seed0/steps.jsonl: denied"}
 
 
 def test_what_differs_from_the_table_is_said() -> None:
@@ -145,14 +163,19 @@ def test_numbers_of_each_sentence_are_kept_where_gaps_are_compared(tmp_path: Pat
     each, asked = replace(table("tiny"), reference=reference), Asked(rows=["vae"], seeds=1)
     (job,) = (jobs := jobs_of(each, None, asked)).values()
     training = job.recipe.training
-    trained = {"digest": job.digest, "epochs": training.epochs, "epochs_at_most": training.epochs}
-    scored = {"steps_at_most": training.steps, "importance_samples": job.samples, "by_sentence": {"nll": [1.0]}}
+    trained = {"digest": job.digest, "epochs": training.epochs, "epochs_at_most": training.epochs, "stopped": "done"}
+    trained |= {"seconds": 1.0, "steps": 8, "encoder_updates": 8, "decoder_updates": 8, "parameters": 9}
+    scored = {"steps_at_most": training.steps, "importance_samples": job.samples, "test": {"nll": [1.0, 0.1]}}
+    scored |= {"by_sentence": {"nll": [1.0], "words": [3.0]}}
     measured = {"effort": job.effort, "measures": {name: {} for name in job.measures}}
     (tmp_path / "vae-seed0").mkdir()
     (tmp_path / "vae-seed0" / "numbers.json").write_text(json.dumps(trained | scored | measured))
     run = gathered(each, jobs, tmp_path, asked).runs["vae-seed0"]
     assert run["state"] == "done"
     assert ("by_sentence" in run) == (reference is not None)
+    (tmp_path / "vae-seed0" / "numbers.json").write_text(json.dumps(trained | scored | measured | {"seconds": "long"}))
+    with pytest.raises(TextspaceError, match=r"numbers.json is damaged \(seconds: .*\): remove it to begin anew"):
+        gathered(each, jobs, tmp_path, asked)
 
 
 def test_earlier_runs_with_other_settings_are_no_answer(tmp_path: Path) -> None:

@@ -39,9 +39,11 @@ def test_each_process_ends_in_its_own_way_and_its_last_line_is_told(tmp_path: Pa
         "good": python("print('one'); print('two')"),
         "bad": python("raise SystemExit('it broke')"),
         "stopped": python("print('stopped at step 5'); raise SystemExit(130)"),
+        "killed": python("import os; print('epoch 1', flush=True); os.kill(os.getpid(), 9)"),
     }
-    ended = {each.name: (each.how, each.said) for each in side_by_side(commands, tmp_path, together=3)}
+    ended = {each.name: (each.how, each.said) for each in side_by_side(commands, tmp_path, together=4)}
     assert ended == {
+        "killed": ("failed", "killed by SIGKILL, as the system does when memory runs out"),
         "good": ("done", "two"),
         "bad": ("failed", "it broke"),
         "stopped": ("stopped", "stopped at step 5"),

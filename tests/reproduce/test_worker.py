@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from helpers import small
 
 from textspace.data.corpus import open_corpus
@@ -115,7 +116,18 @@ def test_a_folder_in_use_is_left_alone(job: Job, tmp_path: Path, monkeypatch, ca
     job.write(tmp_path)
     monkeypatch.setattr("sys.argv", ["worker", str(tmp_path)])
     monkeypatch.setattr(worker, "_end_with_the_parent", lambda: None)
-    with worker.FileLock(tmp_path / ".lock"), pytest.raises(SystemExit) as ended:
+    with FileLock(tmp_path / ".lock"), pytest.raises(SystemExit) as ended:
         worker.main()
     assert ended.value.code == 2
     assert "another process works in" in capsys.readouterr().out
+
+
+def test_a_job_is_not_changed_under_who_works_at_it(job: Job, tmp_path: Path) -> None:
+    job.write(tmp_path)
+    before = (tmp_path / "job.json").read_bytes()
+    other = replace(job, recipe=job.recipe.but({"latent.dim": 7}))
+    with FileLock(tmp_path / ".lock"), pytest.raises(TextspaceError, match=r"another process works in .*: wait for it"):
+        other.write(tmp_path)
+    assert (tmp_path / "job.json").read_bytes() == before
+    other.write(tmp_path)
+    assert (tmp_path / "job.json").read_bytes() != before

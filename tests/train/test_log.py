@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,14 @@ def test_a_terminal_shows_epoch_terms_and_speed(monkeypatch: pytest.MonkeyPatch,
     assert shown in screen.getvalue()
     assert "loss 3.25  kl 1.50" in screen.getvalue()
     assert "tokens/s" in screen.getvalue()
+
+
+def test_what_a_checkpoint_counts_of_the_log_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    log = StepLog(tmp_path / "steps.jsonl", 0)
+    log.write({"event": "step"})
+    assert synced == []
+    log.sync()
+    assert synced == [(tmp_path / "steps.jsonl").stat().st_size]
+    log.close()

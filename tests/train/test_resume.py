@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train import checkpoints
 from textspace.train.fit import _alone, train
+from textspace.train.log import FETCH_EVERY
 from textspace.train.processes import Processes
 from textspace.train.rehearsal import rehearse
 
@@ -180,21 +182,24 @@ def same_numbers(one: list[dict], two: list[dict]) -> None:
                 assert b[name] == pytest.approx(value, rel=2e-4, abs=2e-5), (name, a["step"])
 
 
-@pytest.fixture(scope="module")
-def by_two(workplace: Path) -> Path:
-    """All of these trained by one process, and by two in pieces; the first of them resumed."""
+def started_by_two(jobs: list[dict[str, Any]], environment: dict[str, str]) -> list[Any]:
+    """Two processes that train together."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     team = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    return [start(jobs, team | environment | {"RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")]
+
+
+@pytest.fixture(scope="module")
+def by_two(workplace: Path) -> Path:
+    """All of these trained by one process, and by two in pieces; the first of them resumed."""
     recipes = {name: recipe.but(ONE_ALONE) for name, recipe in SHARED.items()}
     pieces = {"training.batch.pieces": 2}
     shared = [job(workplace, recipe.but(pieces), f"{name} by two") for name, recipe in recipes.items()]
     first = shared[0] | {"recipe": recipes["free bits on the batch"].but(pieces | {"training.epochs": 1}).to_json()}
     shared = [first, shared[0] | {"resume": True}, *shared[1:]]
-    processes = [
-        start(shared, team | own_cache(workplace, "two") | {"RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")
-    ]
+    processes = started_by_two(shared, own_cache(workplace, "two"))
     alone = finish([job(workplace, recipe, f"{name} by one") for name, recipe in recipes.items()])
     for process in processes:
         process.join()
@@ -228,6 +233,25 @@ def test_two_processes_of_torchrun_have_the_losses_of_one(workplace: Path) -> No
     assert ended.returncode != 0
     assert "several processes cannot read one standard input: write the text to a file first" in ended.stderr
     assert not (workplace / "never").exists()
+
+
+def test_several_processes_stop_when_asked_however_often_they_save(workplace: Path) -> None:
+    """The log, which is read every 20 steps, is never full where checkpoints come more often."""
+    recipe = small(RECIPES["vae"]).but({"training.epochs": 500, "training.checkpoint_every": 7})
+    folder = workplace / "stopped by two"
+    processes = started_by_two([job(workplace, recipe, folder.name)], own_cache(workplace, folder.name))
+    log = folder / "steps.jsonl"
+    while not (log.exists() and log.read_bytes().count(b"\n") > 30):
+        assert all(process.is_alive() for process in processes)
+        time.sleep(0.05)
+    for process in processes:
+        os.kill(process.pid, signal.SIGTERM)
+    for process in processes:
+        process.join(60)
+        assert process.exitcode is not None, "it goes on"
+    last = checkpoints.read(folder).state["step"]
+    assert last % FETCH_EVERY == 0
+    assert last == lines_of(log)[-1]["step"] < 1000
 
 
 def test_processes_that_do_not_find_each_other_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,9 +190,9 @@ def _print_rehearsal(rehearsal: Rehearsal, as_json: bool) -> None:
 
 
 def _time(rehearsal: Rehearsal) -> str:
-    phases = " in each of two phases" if rehearsal.parts["pretrain"] != "none" else ""
+    before = f", after {rehearsal.epochs_before} of a first phase" if rehearsal.epochs_before else ""
     extra = "; the encoder's extra steps come on top" if rehearsal.parts["update"].startswith("aggressive") else ""
-    return f"about {rehearsal.seconds_per_epoch:.0f} s an epoch, at most {rehearsal.epochs} epochs{phases}{extra}"
+    return f"about {rehearsal.seconds_per_epoch:.0f} s an epoch, at most {rehearsal.epochs} epochs{before}{extra}"
 
 
 @app.command()

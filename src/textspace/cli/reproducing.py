@@ -97,7 +97,7 @@ def reproduce(
         from textspace.reproduce.run import Asked, run
         from textspace.token_losses import precision_named
 
-        chosen = [each for written in rows or [] for each in written.split(",")]
+        chosen = [each.strip() for written in rows or [] for each in written.split(",")]
         asked = Asked(chosen, seeds, samples, epochs, set_ or [], precision_named(score_in), device)
         known, interrupted = run(
             asked_for,

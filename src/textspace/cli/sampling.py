@@ -163,6 +163,7 @@ def vary(
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
+    width: Width = None,
     seed: Seed = 0,
     device: Device = None,
     as_json: Json = False,
@@ -184,7 +185,7 @@ def vary(
     """
     from textspace.space import Space
 
-    chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p)
+    chosen = method(how, "greedy", temperature=temperature, top_k=top_k, top_p=top_p, width=width)
     space = Space.load(folder, device)
     variants = space.vary(text, n, tokens=token or None, strength=strength, method=chosen, seed=seed)
     if as_json:

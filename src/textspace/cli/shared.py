@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textspace.errors import TextspaceError, nearest
-from textspace.files import check_writable
+from textspace.files import check_no_file, check_writable
 
 if TYPE_CHECKING:
     from textspace.config import Recipe
@@ -89,10 +89,7 @@ def tell(text: str) -> None:
 def read_options(text: str | None, label: str | None, header: bool | None, **more: Any) -> ReadOptions:
     from textspace.data.options import ReadOptions
 
-    def column(written: str | None) -> str | int | None:
-        return int(written) if written is not None and written.isdecimal() else written
-
-    return ReadOptions(text=column(text), label=column(label), header=header, **more)
+    return ReadOptions(text=text, label=label, header=header, **more)
 
 
 def sources(written: str) -> Any:
@@ -170,6 +167,7 @@ def check_read_again(data: str) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make the folder for what will be found, so that a wrong one is noticed before hours of work and not after."""
+    check_no_file(folder, "name another with --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         check_writable(folder)

@@ -267,8 +267,10 @@ def score(
     end: Annotated[
         str,
         typer.Option(
+            "--end-token",
+            "--end",
             help="How sentences end: included (the end token is one like any other), dropped (its term is left out) "
-            "or length (it has no probability, and the length has that of training sentences)."
+            "or length (it has no probability, and the length has that of training sentences).",
         ),
     ] = "included",
     melbo: Annotated[
@@ -288,7 +290,7 @@ def score(
 
       textspace score my-space held-out.txt --samples 500
 
-      textspace score my-space held-out.txt --end dropped --melbo
+      textspace score my-space held-out.txt --end-token dropped --melbo
 
       echo "a sentence" | textspace score my-space - --each
     """
@@ -329,8 +331,8 @@ def score(
         print_estimates(found, as_json)
         return
     for row, numbers in enumerate(measured.rows()):
-        tokens = [space.tokenizer.token(int(token)) for token in encoded.ids(row)]
-        tokens += ["</s>"] if end != "length" else []
+        tokens = [space.tokenizer.shown(int(token)) for token in encoded.ids(row)]
+        tokens += ["</s>"] if end == "included" else []
         found_row = finite({"text": encoded.text(row), **numbers, "tokens": tokens})
         typer.echo(json.dumps(found_row, ensure_ascii=False))
 

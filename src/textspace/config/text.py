@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from textspace.config.base import Config, Count, Whole
 from textspace.data.tokenizers import UNKNOWN_ALIASES
@@ -40,8 +40,11 @@ TokenizerConfig = Annotated[WordTokenizer | BPETokenizer | UnigramTokenizer, Fie
 class Text(Config):
     """How raw text becomes token ids: for training, and for every sentence the space meets later."""
 
-    normalise: tuple[Literal["lower", "ascii", "quotes", "links", "html"], ...] = ()
-    """Applied in this order."""
+    normalise: Annotated[
+        tuple[Literal["lower", "ascii", "quotes", "links", "html"], ...],
+        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
+    ] = ()
+    """Applied in this order; one alone may be written without brackets."""
     tokenizer: TokenizerConfig = WordTokenizer()
     max_tokens: Count | None = 512
     """Sentences with more tokens are over-long."""

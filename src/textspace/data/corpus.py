@@ -189,6 +189,11 @@ def _build(name: str, found: list[Found], options: ReadOptions, normalise: tuple
                 report.notes.append(
                     f"{where}no validation split given: cut {sentences} from train with seed {options.seed}"
                 )
+            held_out = {piece: part.count for piece, part in cut.items() if part.count}
+            if not split and len(held_out) > 1:
+                where = f"{source.name!r}: " if len(found) > 1 else ""
+                sizes = ", ".join(f"{piece} {count:,}" for piece, count in held_out.items())
+                report.notes.append(f"{where}no splits given: cut at random with seed {options.seed} into {sizes}")
             for piece, part in cut.items():
                 if split or part.count:
                     parts[piece].append(part)
@@ -199,9 +204,6 @@ def _build(name: str, found: list[Found], options: ReadOptions, normalise: tuple
     if not report.kept:
         met = report.lines()[0] if report.read else "it is empty"
         raise TextspaceError(f"nothing is left of {name!r} ({met}); give a source with at least one sentence")
-    if len(splits) > 1 and any("" in source.readers for source in found):
-        sizes = ", ".join(f"{split} {len(each):,}" for split, each in splits.items())
-        report.notes.append(f"no splits given: cut at random with seed {options.seed} into {sizes}")
     sources = tuple(one.name for one in found)
     return Corpus(name, splits, _in_order(labels), report, sources, options.mixing, normalise)
 
@@ -219,7 +221,13 @@ def _check_columns(name: str, found: list[Found], options: ReadOptions) -> None:
 
 def _in_order(labels: set[str]) -> tuple[str, ...]:
     numbers = all(label.isdecimal() for label in labels)
-    return tuple(sorted(labels, key=lambda label: (int(label) if numbers else 0, label)))
+
+    def size(label: str) -> tuple[int, str]:
+        """Of a number, which may have more digits than Python converts."""
+        digits = label.lstrip("0")
+        return len(digits), digits
+
+    return tuple(sorted(labels, key=lambda label: (size(label) if numbers else (0, ""), label)))
 
 
 def _count(

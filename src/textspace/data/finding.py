@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from textspace.data.cells import Row
-from textspace.data.options import ReadOptions, ReadReport, close_names
+from textspace.data.options import ReadOptions, ReadReport, close_names, is_number
 from textspace.data.sources import (
     ENDINGS,
     Reader,
@@ -168,7 +168,7 @@ def _from_glob(pattern: str, options: ReadOptions) -> list[Found]:
     for file in files:
         reader = file_reader(file, options)
         found.append(Found(str(file), {"": reader}))
-        if isinstance(reader.options.text, int):  # a column known only by its number: the same in all files
+        if is_number(reader.options.text):  # a column known only by its number: the same in all files
             options = reader.options
     return found
 
@@ -241,8 +241,10 @@ def _from_hugging_face(name: str, options: ReadOptions) -> Found:
 
 def _from_builtin(name: str, options: ReadOptions) -> Found:
     asked = name.partition(":")[2]
-    if name != "builtin" and not (asked.isdecimal() and int(asked) > 0):
-        raise TextspaceError(f"{name!r} must be 'builtin' or 'builtin:N' with N training sentences, at least 1")
+    if name != "builtin" and not (asked.isdecimal() and len(asked) < 10 and int(asked) > 0):
+        raise TextspaceError(
+            f"{name!r} must be 'builtin' or 'builtin:N' with N training sentences, from 1 to 999999999"
+        )
     train = int(asked) if asked else _BUILTIN_SENTENCES
     held_out = max(1, train // 10)
     counts = {"train": train, "valid": held_out, "test": held_out}

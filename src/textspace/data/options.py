@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from textspace.checks import is_within, seed_number, whole_number
 from textspace.errors import TextspaceError, nearest
 
 __all__ = [
@@ -68,14 +69,19 @@ class ReadOptions:
     mixing: Literal["all", "balanced"] | None = None
 
     def __post_init__(self) -> None:
-        if min(self.valid, self.test) < 0 or self.valid + self.test >= 1:
+        if not (is_within(self.valid, 0, 1) and is_within(self.test, 0, 1) and self.valid + self.test < 1):
             raise TextspaceError(
                 f"valid={self.valid} and test={self.test} must be shares from 0 that leave some for training"
             )
-        if self.most < 1 or (self.per_class is not None and self.per_class < 1):
-            raise TextspaceError(f"most={self.most} and per_class={self.per_class} must be at least 1")
-        if self.seed < 0:
-            raise TextspaceError(f"seed={self.seed} must be at least 0")
+        whole_number(self.most, 1, f"most={self.most!r} is no number of sentences")
+        if self.per_class is not None:
+            whole_number(self.per_class, 1, f"per_class={self.per_class!r} is no number of sentences")
+        object.__setattr__(self, "seed", seed_number(self.seed))
+        if self.header not in (None, True, False):
+            raise TextspaceError(f"header={self.header!r} must be True, False or None")
+        for column in (self.text, self.label):
+            if not isinstance(column, str | int | None) or isinstance(column, bool):
+                raise TextspaceError(f"{column!r} is no column: give its name, or its number from 1")
         if self.mixing not in (None, "all", "balanced"):
             raise TextspaceError(f"mixing={self.mixing!r} is not a mixing rule; there are 'all' and 'balanced'")
 
@@ -210,7 +216,7 @@ def find_column(column: str | int, names: Sequence[str] | None, width: int, wher
     if isinstance(column, str) and names is not None and column in names:
         return names.index(column)
     if is_number(column):
-        if not 1 <= int(column) <= width:
+        if len(str(column)) > 9 or not 1 <= int(column) <= width:
             columns = "1 column" if width == 1 else f"{width} columns"
             raise TextspaceError(f"there is no column {column} in {where}, which has {columns}, counted from 1")
         return int(column) - 1

@@ -152,6 +152,11 @@ class Tokenizer:
             raise TextspaceError(f"there is no token {token_id}: ids go from 0 to {len(self) - 1}")
         return self._tokens[token_id]
 
+    def shown(self, token_id: int) -> str:
+        """The same as people read it: of subwords the text of its bytes, with � for part of a character."""
+        token = self.token(token_id)
+        return token if self.kind == "words" else str(self._library.decoder.decode([token]))
+
     def id(self, token: str) -> int:
         """Id of an entry of the vocabulary."""
         try:

@@ -316,6 +316,8 @@ def _kl_of_a_code(recipe: Recipe) -> str:
 
 def measures_of(recipe: Recipe) -> dict[str, str]:
     """The numbers of an examination of such a space, and what each is."""
+    if recipe.posterior is None:
+        return MEASURES | {"reconstruction": "negative log-likelihood: nats a sentence costs"}
     return MEASURES_OF_TOKENS if recipe.is_token_level else MEASURES
 
 

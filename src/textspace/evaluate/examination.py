@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
     from textspace.model import Model
 
-__all__ = ["Examination", "draw_examination", "earlier_validations", "epochs_of", "examine", "validations"]
+__all__ = [
+    "Examination",
+    "courses",
+    "draw_examination",
+    "earlier_validations",
+    "epochs_of",
+    "examine",
+    "unit_of",
+    "validations",
+]
 
 Line = Mapping[str, Any]
 """Of a run's log."""
@@ -117,13 +126,22 @@ def epochs_of(history: Sequence[Line]) -> float | None:
 
 _STRONG, _WEAK, _LIMIT, _COURSE = "#08519c", "#c6dbef", "#d94801", "#444444"
 
-_COURSES = {
-    "kl": ("KL", "nats per sentence"),
-    "mi": ("mutual information", "nats per {unit}"),
-    "active_units": ("active units", "dimensions"),
-    "feature_cosine": ("cosine of two {unit}s' features", "mean cosine"),
-}
-"""Title and axis of the numbers drawn over a run; the unit is what has a code, sentence or token."""
+
+def courses(unit: str) -> dict[str, tuple[str, str]]:
+    """Title and axis of the numbers of codes that are drawn over a run; the unit is what has a code, a sentence or a
+    token."""
+    return {
+        "kl": ("KL", "nats per sentence"),
+        "mi": ("mutual information", f"nats per {unit}"),
+        "active_units": ("active units", "dimensions"),
+        "feature_cosine": (f"cosine of two {unit}s' features", "mean cosine"),
+    }
+
+
+def unit_of(numbers: Iterable[Line]) -> str:
+    """What has a code, by what validations have measured."""
+    return "token" if any("token_kl" in line for line in numbers) else "sentence"
+
 
 _SMALLEST_SHOWN = 1e-7
 """Of a variance on a logarithmic axis, where 0 has no place."""
@@ -140,13 +158,12 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
     from textspace.evaluate.reports.pictures import written
 
     statistics = examination.statistics
-    logged = "token" if "token_kl" in examination.numbers else "sentence"
-    unit = logged if statistics is None else statistics.unit
-    courses = {name: found for name in _COURSES if (found := _course(history, name))}
+    named = courses(unit_of([examination.numbers]) if statistics is None else statistics.unit)
+    drawn = {name: found for name in named if (found := _course(history, name))}
     dimensions: list[Callable[[Any, PosteriorStatistics], None]] = []
     if statistics is not None:
         dimensions = [*([] if statistics.kl_Z is None else [_draw_kl]), _draw_means, _draw_deviations]
-    rows = bool(dimensions) + bool(courses)
+    rows = bool(dimensions) + bool(drawn)
     if not rows:
         return []
 
@@ -157,10 +174,10 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
     if statistics is not None:
         for axis, draw in zip(_axes(next(parts), len(dimensions)), dimensions, strict=True):
             draw(axis, statistics)
-    if courses:
-        for axis, (name, found) in zip(_axes(next(parts), len(courses)), courses.items(), strict=True):
+    if drawn:
+        for axis, (name, found) in zip(_axes(next(parts), len(drawn)), drawn.items(), strict=True):
             axis.plot(*zip(*found, strict=True), color=_COURSE, marker="o", markersize=3)
-            title, label = (words.format(unit=unit) for words in _COURSES[name])
+            title, label = named[name]
             axis.set(title=title, xlabel="epoch", ylabel=label)
             low, high = axis.get_ylim()
             axis.set_ylim(min(0, low), high + 0.05 * abs(high))

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from sklearn.feature_extraction.text import CountVectorizer
 
 from textspace.data.questions import Question
 from textspace.data.tokenizers import UNKNOWN_ALIASES
@@ -145,6 +144,8 @@ def bm25(questions: Sequence[Question]) -> Floats:
 
 def _counted(questions: Sequence[Question]) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
     """Counts of words: of each pair's question, of its answer, and of each different answer."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
     answers = [answer for question in questions for answer in question.answers]
     row_of = {answer: row for row, answer in enumerate(dict.fromkeys(answers))}
     vocabulary = sorted({word for answer in row_of for word in _words(answer)}) or [""]

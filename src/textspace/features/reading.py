@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.checks import whole_number
+from textspace.checks import seed_number, whole_number
 from textspace.data.cells import label_of
 from textspace.encoding import is_on
 from textspace.errors import TextspaceError
@@ -81,6 +81,7 @@ def read_features(
     Returns:
         `.dimensions`, and `.save(folder)` for JSON and a page.
     """
+    seed = seed_number(seed)
     given = listed(texts)
     given_labels = None if labels is None else [label_of(label) for label in labels]
     _check(space, given, given_labels, limit, top)
@@ -130,6 +131,7 @@ def read_dimensions(
     read: Read, *, least: float = 0.0, top: int = TOP_SENTENCES, seed: int = 0, show_progress: bool = False
 ) -> list[Dimension]:
     """Every dimension, without what switching it does; in a dense space a variance of at most `least` is dead."""
+    seed = seed_number(seed)
     words, count = WordCounts(read.texts), len(read.activity.values_ZN)
     classes = _Classes.of(read.labels or [])
     numbers = track(range(count), "reading dimensions", show_progress, count)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
@@ -21,7 +24,7 @@ from textspace.train.pretraining import first_phase
 from textspace.train.processes import Processes
 from textspace.train.resuming import as_first_written, weight_relevant
 
-__all__ = ["NUMBERS", "Job", "courses", "read_json"]
+__all__ = ["NUMBERS", "Job", "alone", "courses", "read_json"]
 
 JOB, NUMBERS = "job.json", "numbers.json"
 
@@ -96,6 +99,10 @@ class Job:
         What cannot run here, and a folder with a run of another recipe or text, are refused.
         """
         Processes(self.device).check_precision(self.recipe.training.precision)
+        with alone(folder):
+            self._write(folder)
+
+    def _write(self, folder: Path) -> None:
         if (found := read_json(folder / JOB)) and checkpoints.newest(folder):
             earlier = Job.from_dict(found)
             others = {"with other settings": earlier.digest != self.digest, "on other text": self._differs(found)}
@@ -145,6 +152,19 @@ class Job:
         known = {*numbers.get("measures", {}), *numbers.get("not_measured", {})}
         same = not self.measures or numbers.get("effort") == self.effort
         return self.is_scored(numbers) and same and known.issuperset(self.measures)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """While nobody else works in the folder of a run, made where there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise TextspaceError(f"another process works in {folder}: wait for it to end, or {ELSEWHERE}") from None
+    except OSError as error:
+        raise TextspaceError(f"could not write {folder}: {error.strerror or error}; {ELSEWHERE}") from None
 
 
 def _digest(recipe: Recipe) -> str:

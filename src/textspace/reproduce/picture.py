@@ -105,10 +105,11 @@ def _panel(axis: Any, lines: list[Line], column: Column) -> None:
 
 
 def limits(lines: list[Line], column: Column) -> tuple[float, float]:
-    """From what is compared with the paper's, or from all there is, with some air."""
+    """From what is compared with the paper's, or from all there is, errors included, with some air."""
     cells = [line.cells[column.key] for line in lines]
-    compared = [cell for cell in cells if cell.paper is not None and cell.ours is not None]
-    numbers = [*(cell.paper for cell in cells), *(cell.ours for cell in compared or cells)]
+    compared = [cell for cell in cells if cell.paper is not None and cell.ours is not None] or cells
+    ends = [cell.ours + side * (cell.error or 0) for cell in compared if cell.ours is not None for side in (-1, 1)]
+    numbers = [*(cell.paper for cell in cells), *ends]
     known = [number for number in numbers if number is not None and math.isfinite(number)]
     low, high = min(known, default=0.0), max(known, default=1.0)
     air = 0.08 * (high - low) or 0.5

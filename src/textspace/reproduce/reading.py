@@ -22,7 +22,7 @@ from pydantic import (
 from textspace.errors import TextspaceError
 from textspace.reproduce.table import Table, run_name
 
-__all__ = ["check_results"]
+__all__ = ["check_results", "check_run"]
 
 MOST_SEEDS = 1000
 """Of a row: more than anybody trains."""
@@ -145,6 +145,15 @@ def check_results(data: dict[str, Any], path: Path) -> None:
             raise TextspaceError(
                 f"the run {name!r} in {path} is damaged ({damage}): write or fetch the file again, or take that run out"
             )
+
+
+def check_run(run: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Say so if what a folder has of a run is not what a worker writes."""
+    try:
+        _RUN.validate_python(run)
+    except ValidationError as error:
+        raise TextspaceError(f"{path} is damaged ({_first(error, inside=1)}): remove it to begin anew") from None
+    return run
 
 
 def _first(error: ValidationError, inside: int = 0) -> str:

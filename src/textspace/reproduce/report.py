@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -217,13 +218,28 @@ class Reproduction:
         wanted = {name: seeds for name, seeds in wanted.items() if seeds}
         of_both = {*self.deviations} & {*other.deviations}
         deviations = [
-            each if each in of_both else _in_some_runs(each) for each in (*self.deviations, *other.deviations)
+            each if each in of_both else _in_some_runs(each)
+            for each in (*self.deviations, *other.deviations)
+            if _is_of_some(each, runs)
         ]
         return Reproduction(other.table, runs, wanted, other.command or self.command, list(dict.fromkeys(deviations)))
 
 
 def _in_some_runs(deviation: str) -> str:
     return f"{deviation.removesuffix(IN_EVERY_RUN).removesuffix(IN_SOME_RUNS)}{IN_SOME_RUNS}"
+
+
+def _is_of_some(deviation: str, runs: Runs) -> bool:
+    """Whether some of the runs is so, as far as their numbers tell: the others' place may have been taken."""
+    done = [run for run in runs.values() if run["state"] == "done"]
+    for told, key in (
+        (r"at most (.+) epochs instead of .*", "epochs_at_most"),
+        (r"(\d+) importance samples instead of .*", "importance_samples"),
+        (r"likelihoods scored in (\w+)", "scored_in"),
+    ):
+        if found := re.fullmatch(rf"{told}({IN_EVERY_RUN}|{IN_SOME_RUNS})?", deviation):
+            return any(str(run[key]) in found[1].split(" or ") for run in done if key in run)
+    return True
 
 
 def _is_of_whole_sentences(column: Column) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from textspace.errors import TextspaceError
 from textspace.files import check_no_file
 from textspace.progress import track
 from textspace.reproduce.job import NUMBERS, Job, courses, read_json
+from textspace.reproduce.reading import check_run
 from textspace.reproduce.report import IN_EVERY_RUN, IN_SOME_RUNS, Reproduction, Runs, run_name
 from textspace.reproduce.side_by_side import Ended, side_by_side
 from textspace.reproduce.table import ELSEWHERE, Table
@@ -281,10 +283,11 @@ def _run(name: str, job: Job, out: Path, ended: Ended | None) -> dict[str, Any]:
     row, _, seed = name.rpartition("-seed")
     facts: dict[str, Any] = {"row": row, "seed": int(seed), "state": "done" if done else "missing"}
     if not done and ended is not None:
-        facts["said"] = f"{ended.how}: {ended.said}".rstrip(": ").replace(str(out), "FOLDER")
+        said = re.sub(rf"(?<![\w/.-]){re.escape(str(out))}/", "FOLDER/", ended.said)
+        facts["said"] = f"{ended.how}: {said}".rstrip(": ")
     elif not done and checkpoints.newest(out / name):
         facts["said"] = "stopped: goes on with the same command"
-    return facts | collected(out / name, with_numbers=done)
+    return check_run(facts | collected(out / name, with_numbers=done), out / name / NUMBERS)
 
 
 def collected(folder: Path, *, with_numbers: bool = True) -> dict[str, Any]:

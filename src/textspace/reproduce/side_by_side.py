@@ -83,7 +83,7 @@ def side_by_side(
                     if process.poll() is not None:
                         del running[name]
                         with_place.discard(name)
-                        yield Ended(name, _how(process), _last_line(folder, name))
+                        yield Ended(name, _how(process), _killed_by(process) or _last_line(folder, name))
                 if deadline is not None and time.monotonic() > deadline:
                     _stop(running)
                     for name, process in running.items():
@@ -111,6 +111,14 @@ def _stop(running: Mapping[str, subprocess.Popen[bytes]]) -> None:
             process.wait()
             if process.stdin is not None:
                 process.stdin.close()
+
+
+def _killed_by(process: subprocess.Popen[bytes]) -> str:
+    """What ended a process that did not end by itself, whose last line says nothing of it."""
+    if process.returncode is None or process.returncode >= 0:
+        return ""
+    name = signal.Signals(-process.returncode).name
+    return f"killed by {name}{', as the system does when memory runs out' if name == 'SIGKILL' else ''}"
 
 
 def _how(process: subprocess.Popen[bytes]) -> How:

@@ -127,7 +127,8 @@ class Table:
         found = recipe(row.recipe)
         found = sized(found, self.sizes) if self.sizes else found
         found = found.but({**self.settings, **row.settings, "training.seed": seed}).with_settings(changes or [])
-        most = epochs or self.epochs
+        in_changes = any(change.partition("=")[0].strip() == "training.epochs" for change in changes or [])
+        most = epochs or (None if in_changes else self.epochs)
         return found if most is None else found.but({"training.epochs": min(most, found.training.epochs)})
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from filelock import FileLock, Timeout
 
 import textspace
 from textspace.data.corpus import open_corpus
@@ -30,7 +29,7 @@ from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
 from textspace.files import write_file
-from textspace.reproduce.job import NUMBERS, Job, courses, read_json
+from textspace.reproduce.job import NUMBERS, Job, alone, courses, read_json
 from textspace.reproduce.report import OF_WHOLE_SENTENCES
 from textspace.space import Space
 from textspace.train import checkpoints
@@ -211,14 +210,11 @@ def main() -> None:
     folder = Path(sys.argv[1])
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
-        with FileLock(folder / ".lock", timeout=0):
+        with alone(folder):
             work(folder)
     except Interrupted as stopped:
         tell(stopped)
         raise SystemExit(130) from None
-    except Timeout:
-        tell(f"another process works in {folder}: wait for it to end, or choose another folder with --out")
-        raise SystemExit(2) from None
     except TextspaceError as error:
         tell(error)
         raise SystemExit(2) from None

@@ -13,7 +13,7 @@ from textspace.data.batching import Mixing
 from textspace.data.content import TRAINING_TEXT
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
-from textspace.files import write_file
+from textspace.files import check_no_file, write_file
 from textspace.model import Model
 from textspace.train import checkpoints
 from textspace.train.resuming import weight_relevant
@@ -25,6 +25,7 @@ BEGUN = "begun.json"
 
 def check_free(folder: Path, recipe: Recipe) -> None:
     """Say so if a folder holds a run, a space, or files of somebody's that training would write over."""
+    check_no_file(folder, "choose another folder with --out")
     if checkpoints.newest(folder) is not None:
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
     if (folder / folders.METRICS).exists():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from textspace.evaluate.examination import courses, unit_of
 from textspace.train.log import records
 
 __all__ = ["draw_curves"]
@@ -25,11 +26,7 @@ _NOT_TERMS = {
     "loss",
 }
 
-_OF_THE_CODES = {
-    "mi": ("mutual information", "nats per sentence"),
-    "active_units": ("active units", "dimensions"),
-    "feature_cosine": ("cosine of two sentences' features", "mean cosine"),
-}
+_OF_THE_CODES = ("mi", "active_units", "feature_cosine")
 """What only a validation measures."""
 
 ACROSS = 3
@@ -66,9 +63,9 @@ def draw_curves(log: Path, stem: Path) -> list[Path]:
     for name in others:
         axis = next(axes)
         _draw_validations(axis, validations, name)
-        title, unit = _OF_THE_CODES[name]
+        title, label = courses(unit_of(validations))[name]
         low, high = axis.get_ylim()
-        axis.set(title=title, xlabel="epoch", ylabel=unit, ylim=(min(0, low), high))
+        axis.set(title=title, xlabel="epoch", ylabel=label, ylim=(min(0, low), high))
     axis = next(axes)
     axis.plot(epochs, [line["lr"] for line in steps], color="#444444")
     positive = all(line["lr"] > 0 for line in steps)

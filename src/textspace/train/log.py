@@ -107,11 +107,16 @@ class StepLog:
             self._file.write(json.dumps(line).encode() + b"\n")
             self._file.flush()
 
-    def close(self) -> None:
-        with self._sentence_for_failure(), self._file:
+    def sync(self) -> None:
+        """See that all of it is on the disk."""
+        with self._sentence_for_failure():
             self._file.flush()
             if self.path is not None:
                 os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        with self._sentence_for_failure(), self._file:
+            self.sync()
 
     @contextmanager
     def _sentence_for_failure(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ from textspace.noise import seed_of
 from textspace.objectives import build_objective
 from textspace.schedules import Progress, schedule
 from textspace.train import checkpoints
-from textspace.train.log import Display, NotFiniteError, StepLog
+from textspace.train.log import FETCH_EVERY, Display, NotFiniteError, StepLog
 from textspace.train.processes import Processes
 from textspace.train.resuming import own_random_states, random_states, weight_relevant
 from textspace.train.selection import CRITERIA, Selection
@@ -152,10 +152,12 @@ class Trainer:
                     epoch_ends = "decoder" in step.moved and self.stream.at_epoch_end
                     facts = {"event": "step", "step": self.step, "epoch": self.stream.position, "lr": turn.rate}
                     self.log.hold(facts if len(step.moved) > 1 else facts | {"moved": step.moved[0]}, step)
-                    interrupted = self.processes.count == 1 and asked_to_stop()
                     if self.log.full:
                         self.display.steps(self.log.flush())
-                        interrupted = self.processes.any(asked_to_stop())
+                    if self.processes.count == 1:
+                        interrupted = asked_to_stop()
+                    else:  # all stop after the same step: now and then they ask each other
+                        interrupted = self.step % FETCH_EVERY == 0 and self.processes.any(asked_to_stop())
                     self.seconds = time.monotonic() - began
 
                     if epoch_ends:
@@ -173,8 +175,9 @@ class Trainer:
         except NotFiniteError as error:
             last = checkpoints.newest(self.folder)
             raise TextspaceError(
-                f"{error}; no weight was changed by it and training stopped: the last good checkpoint is "
-                f"{last or 'none yet'}; try a lower training.optimizer.lr or training.clip"
+                f"{error}; no weight was changed by it and training stopped: "
+                f"{f'the last good checkpoint is {last}' if last else 'there is no checkpoint yet'}; "
+                "try a lower training.optimizer.lr or training.clip"
             ) from None
         finally:
             self.display.close()
@@ -298,6 +301,7 @@ class Trainer:
     def save(self) -> Path | None:
         """Write the best weights so far, and a checkpoint from which `resume` continues bit for bit."""
         self.display.steps(self.log.flush())
+        self.log.sync()  # a checkpoint knows how long the log is: what it has must not be lost with the machine
         self._saved_at = self.seconds
         self._save_best()
         if not self.processes.first:

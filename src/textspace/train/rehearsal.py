@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from textspace import folder as folders
 from textspace.config import Recipe
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.preparing import needed_splits, prepare
+from textspace.errors import TextspaceError
 from textspace.train.beginning import Beginning
 from textspace.train.loop import Trainer
 from textspace.train.notes import notes_on
 from textspace.train.processes import Processes
+from textspace.train.resuming import weight_relevant, with_own_length_of_first_phase
 
 __all__ = ["Rehearsal", "rehearse"]
 
@@ -30,6 +34,9 @@ class Rehearsal(NamedTuple):
     batches_per_epoch: int
     seconds_per_epoch: float
     epochs: int
+    """At most; of the second phase where there are two."""
+    epochs_before: int
+    """Of a first phase, 0 where there is none."""
     notes: list[str]
 
 
@@ -48,7 +55,10 @@ def rehearse(
     `resumed` is the folder of a run that would go on, `init` that of a space to start from.
     """
     options = options or ReadOptions()
+    recipe = with_own_length_of_first_phase(recipe)
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
+    if resumed is not None and weight_relevant(Recipe.load(resumed / folders.RECIPE)) != weight_relevant(recipe):
+        raise TextspaceError(f"the run in {resumed} began with another recipe: resume with the same settings")
     beginning = Beginning.of(recipe, resumed, init, options.mixing or corpus.mixing)
     recipe = beginning.with_own_tokenizer(recipe)
     prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=True)
@@ -60,7 +70,7 @@ def rehearse(
             recipe, model, splits["train"], splits["valid"], Path(nowhere), processes=processes, mixing=beginning.mixing
         )
         seconds = trainer.seconds_per_step(steps)
-    batches = len(trainer.stream.plan)
+    batches, most = len(trainer.stream.plan), recipe.training.epochs
     names = ("encoder", "pooling", "posterior", "prior", "decoder", "objective")
     parts = {name: getattr(recipe, name) for name in names}
     parts |= {"pretrain": recipe.pretrain if beginning.has_first_phase else None, "update": recipe.training.update}
@@ -71,7 +81,8 @@ def rehearse(
         vocabulary=len(prepared.tokenizer),
         batches_per_epoch=batches,
         seconds_per_epoch=seconds * batches,
-        epochs=recipe.training.epochs,
+        epochs=min(most, math.ceil((recipe.training.steps or most * batches) / batches)),
+        epochs_before=recipe.pretrain.epochs or 0 if recipe.pretrain and beginning.has_first_phase else 0,
         notes=notes_on(prepared, beginning.learnt_before),
     )
 

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.doctor import known_numbers
-from textspace.evaluate.examination import Examination, earlier_validations, epochs_of, examine, validations
+from textspace.evaluate.examination import (
+    Examination,
+    courses,
+    earlier_validations,
+    epochs_of,
+    examine,
+    unit_of,
+    validations,
+)
 from textspace.evaluate.likelihood import Likelihood
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.posterior import ACTIVE_ABOVE
@@ -210,7 +218,7 @@ def course(steps: Sequence[dict[str, Any]], validated: Sequence[dict[str, Any]])
     """Pictures of a log: each term of the loss in training and in validation, and what only a validation measures."""
     weights = steps[0].get("weights", {}) if steps else {}
     terms = [name for name in ("reconstruction", "kl", *weights) if steps and name in known_numbers(steps[0])]
-    pictures = {}
+    pictures, named = {}, courses(unit_of(validated))
     for name in dict.fromkeys([*terms, *_VALIDATED]):
         series = {"training": _thinned(steps, name), "validation": _points(validated, name)}
         series = {which: points for which, points in series.items() if points}
@@ -224,7 +232,7 @@ def course(steps: Sequence[dict[str, Any]], validated: Sequence[dict[str, Any]])
                 {which: [at_x.get(at, math.nan) for at in x] for which, at_x in found.items()},
                 x=x,
                 x_label="epoch",
-                y_label="dimensions" if name == "active_units" else "nats per sentence",
+                y_label=named[name][1] if name in named else "nats per sentence",
             )
     return Findings(pictures=pictures)
 
