@@ -228,6 +228,13 @@ def test_curves_are_means_of_steps_and_validations_as_they_are(monkeypatch) -> N
     assert pictures["active_units"].y_label == "dimensions"
 
 
+@pytest.mark.parametrize(("more", "unit"), [({}, "sentence"), ({"token_kl": 4.0}, "token")])
+def test_what_a_code_tells_is_told_of_what_has_one(more: dict[str, float], unit: str) -> None:
+    pictures = course([], [{"epoch": 1.0, "elbo": 8.0, "mi": 2.0} | more]).pictures
+    assert pictures["mi"].y_label == f"nats per {unit}"
+    assert pictures["elbo"].y_label == "nats per sentence"
+
+
 def test_a_space_without_a_log_has_no_curves(subject, tmp_path) -> None:
     assert training_curves(subject).pictures == {}
     there = SourcedSubject(subject.space, subject.splits, folder=tmp_path)
