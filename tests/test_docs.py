@@ -94,6 +94,8 @@ def test_every_claim_has_a_verdict_and_the_summary_counts_them() -> None:
     for letter, verdict in re.findall(r"^\| ([FPMSV])\d+ \| [^|]* \| ([^|]*) \|", text, re.MULTILINE):
         counts[letter][next(word for word in VERDICTS if verdict.startswith(word))] += 1
     assert [sum(each.values()) for each in counts.values()] == [22, 19, 26, 18, 27]  # the claims there are
+    claims = re.findall(r"^\| ([FPMSV]\d+) \|", text, re.MULTILINE)
+    assert re.findall(r"^- \*\*([FPMSV]\d+)\*\*: \S", text, re.MULTILINE) == claims  # what it rests on
     told = re.findall(r"^\| \[[^|]*\]\([^|]*\) \(([FPMSV])\) \|(.*)\|$", text, re.MULTILINE)
     assert {letter: [int(cell) for cell in cells.split("|")] for letter, cells in told} == {
         letter: list(each.values()) for letter, each in counts.items()

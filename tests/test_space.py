@@ -569,6 +569,18 @@ def test_names_stand_for_what_they_name(space: Space, texts: list[str]) -> None:
     with pytest.raises(TextspaceError, match="there is no suite 'quik'; did you mean 'quick'"):
         space.evaluate(texts, suite="quik")
     assert list(space.evaluate(texts, measures="reconstruction").entries) == ["reconstruction"]
+    asked = {"measures": "likelihood", "samples": 3, "end_token": "both"}
+    report = space.evaluate(texts, **asked)
+    assert list(report.entries) == ["likelihood", "likelihood_without_end"]
+    found = report.entries["likelihood"].findings.estimates["nll"]
+    assert "importance-weighted NLL, 3 samples" in found.name
+    for more, told in (
+        ({"samples": 0}, "cannot take 0 samples: give a whole number from 1"),
+        ({"end_token": "never"}, "end_token is 'never': use included, dropped, length or both"),
+        ({"precision": "fp8"}, "precision is 'fp8': use 'float32', 'tf32' or 'bf16'"),
+    ):
+        with pytest.raises(TextspaceError, match=told):
+            space.evaluate(texts, **asked | more)
     with pytest.raises(TextspaceError, match=r"recipe has no option 'latent\.dimm'"):
         Space.fit(texts, "vae", settings="latent.dimm=3")
     with pytest.raises(TextspaceError, match="cannot learn from 5: give a file's name"):

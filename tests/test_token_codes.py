@@ -28,9 +28,9 @@ from textspace.model import Model
 from textspace.noise import Noise
 from textspace.paths import interpolated
 from textspace.recipes import RECIPES
+from textspace.sklearn_transformer import TextspaceTransformer
 from textspace.space import Parameters, Space
 from textspace.token_codes import TokenCodes, joined, pooled
-from textspace.transformer import TextspaceTransformer
 from textspace.types import PaddedCodes
 
 TEXTS = [

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from textspace.config import Recipe
     from textspace.errors import TextspaceError
     from textspace.recipes import recipe
+    from textspace.sklearn_transformer import TextspaceTransformer
     from textspace.space import Space
-    from textspace.transformer import TextspaceTransformer
 
 __all__ = ["Recipe", "Space", "TextspaceError", "TextspaceTransformer", "__version__", "recipe"]
 
@@ -19,7 +19,7 @@ _HOMES = {
     "Recipe": "textspace.config",
     "Space": "textspace.space",
     "TextspaceError": "textspace.errors",
-    "TextspaceTransformer": "textspace.transformer",
+    "TextspaceTransformer": "textspace.sklearn_transformer",
     "recipe": "textspace.recipes",
 }
 """Where each public name lives: its module, and the heavy packages behind it, load when the name is first used."""

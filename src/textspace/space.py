@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from textspace.evaluate.examination import Examination
     from textspace.evaluate.measure import Suite
     from textspace.evaluate.reports.report import Report
+    from textspace.evaluate.suite import EndTokens
 
 __all__ = ["Neighbor", "Parameters", "Space", "Variant", "recipe_with"]
 
@@ -293,9 +294,9 @@ class Space(Coder):
 
     def examine(self, texts: Texts, *, seed: int = 0, show_progress: bool = False) -> Examination:
         """What the codes of sentences look like, and in plain words whether they are well: `.diagnosis`, `.numbers`."""
-        seed = seed_number(seed)
         from textspace.evaluate.examination import examine
 
+        seed = seed_number(seed)
         split = self.read(listed(texts))
         return examine(self.model, split, self.recipe, seed=seed, progress=show_progress)
 
@@ -308,6 +309,9 @@ class Space(Coder):
         options: ReadOptions | None = None,
         tasks: str | Path | None = None,
         baselines: str | Iterable[str] = (),
+        samples: int | None = None,
+        end_token: EndTokens = "included",
+        precision: Precision = "float32",
         cache: str | Path | None = None,
         seed: int = 0,
         show_progress: bool = False,
@@ -322,6 +326,9 @@ class Space(Coder):
             tasks: folder with files of sentence-pair and transfer tasks.
             baselines: encoders of Hugging Face, folders or names of the hub, one or several, that some measures put
                 beside the space.
+            samples: importance samples, instead of the suite's number.
+            end_token: how sentences end in likelihoods, as for `score`; "both" measures with the end and without.
+            precision: of the decoder's matrix products in likelihoods, as for `score`.
             cache: folder where finished measures are kept.
             seed: of all randomness.
             show_progress: show bars.
@@ -329,11 +336,12 @@ class Space(Coder):
         Returns:
             A report: `.entries` by measure, `.save(folder)` writes JSON, Markdown and a page.
         """
-        seed = seed_number(seed)
         from textspace.data.corpus import Corpus
         from textspace.evaluate import suite as suites
 
-        effort = suites.effort_of(suite)
+        seed = seed_number(seed)
+        effort = suites.effort_of(suite, samples, precision)
+        chosen = suites.chosen_measures(suite, _names(measures), end_token)
         if not isinstance(source, Corpus) and not is_by_name(source):
             source = {"test": source}
         subject = suites.subject_of(
@@ -347,7 +355,7 @@ class Space(Coder):
             show_progress=show_progress,
         )
         kept = None if cache is None else Path(cache)
-        return suites.evaluate(subject, suites.chosen_measures(suite, _names(measures)), suite=suite, cache=kept)
+        return suites.evaluate(subject, chosen, suite=suite, cache=kept)
 
     def __repr__(self) -> str:
         codes = "no codes" if self.model.posterior is None else f"{self.recipe.latent.dim} dimensions"

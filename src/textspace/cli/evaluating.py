@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +55,8 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     from textspace.evaluate.suite import chosen_measures, effort_of, subject_of
     from textspace.evaluate.suite import evaluate as run
     from textspace.space import Space
-    from textspace.token_losses import precision_named
 
-    effort = replace(effort_of(asked.suite), precision=precision_named(asked.precision))
-    if asked.end_token not in ("included", "dropped", "length", "both"):
-        raise TextspaceError(f"--end-token is {asked.end_token!r}: use included, dropped, length or both")
+    effort = effort_of(asked.suite, asked.samples, asked.precision)
     if asked.tasks is not None and not asked.tasks.is_dir():
         raise TextspaceError(f"there is no folder {str(asked.tasks)!r} with files of tasks")
     suite: Any = asked.suite
@@ -72,7 +69,7 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
     subject = subject_of(
         space,
         sources(asked.data),
-        effort=effort if asked.samples is None else replace(effort, importance_samples=asked.samples),
+        effort=effort,
         seed=asked.seed,
         options=asked.options,
         folder=folder,

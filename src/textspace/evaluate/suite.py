@@ -12,15 +12,17 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import textspace
+from textspace.checks import whole_number
 from textspace.errors import TextspaceError, nearest
 from textspace.evaluate.measure import Effort, Findings, Measure, Need, Sentences, Subject, Suite
 from textspace.evaluate.registry import measures_named, measures_of, theme_of
 from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
 from textspace.evaluate.subjects import SourcedSubject, folder_of, subject_of
 from textspace.files import write_file
+from textspace.token_losses import precision_named
 from textspace.train import checkpoints
 from textspace.types import Settings
 
@@ -105,15 +107,20 @@ def missing(measure: Measure, subject: Subject) -> str | None:
     return next((reason for met, reason in (_MISSING[need] for need in measure.needs) if not met(subject)), None)
 
 
-def effort_of(suite: str) -> Effort:
-    """How hard the measures of a suite try, by its name."""
+def effort_of(suite: str, samples: int | None = None, precision: str = "float32") -> Effort:
+    """How hard the measures of a suite try, by its name; with other importance samples, or in another precision."""
     if suite not in SUITES:
         raise TextspaceError(f"there is no suite {suite!r}; {nearest(suite, SUITES)}")
-    return SUITES[suite]
+    effort = replace(SUITES[suite], precision=precision_named(precision))
+    if samples is None:
+        return effort
+    return replace(effort, importance_samples=whole_number(samples, 1, f"cannot take {samples!r} samples"))
 
 
 def chosen_measures(suite: Suite, names: list[str] | None = None, end: EndTokens = "included") -> dict[str, Measure]:
     """The measures of a suite, or those named; `end` says which likelihoods are among them."""
+    if end not in get_args(EndTokens):
+        raise TextspaceError(f"end_token is {end!r}: use included, dropped, length or both")
     found = measures_named(names) if names else measures_of(suite)
     if names and end != "included" and "likelihood" not in found:
         raise TextspaceError(f"end_token {end!r} says how likelihoods are measured: name likelihood among the measures")
