@@ -112,6 +112,14 @@ def test_a_column_named_by_a_number_and_one_clean_up_without_brackets(workplace:
     assert recipe == RECIPES["vae"].but({"text.normalise": ["lower"]})
 
 
+def test_a_run_goes_on_with_its_own_settings_in_a_rehearsal_too(workplace: Path) -> None:
+    told = textspace(
+        "train", "text.txt", "--out", "done", "--resume", "--dry-run", "--set", "latent.dim=9", cwd=workplace
+    )
+    assert told.returncode == 2
+    assert told.stderr.endswith("the run in done began with another recipe: resume with the same settings\n")
+
+
 def test_an_empty_measure_is_no_measure(workplace: Path) -> None:
     told = textspace("evaluate", "done", "--data", "text.txt", "--measure", "", cwd=workplace)
     assert told.returncode == 2

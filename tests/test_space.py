@@ -25,7 +25,7 @@ from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.generate import Beam, Greedy, Sampling
-from textspace.inputs import as_tensor
+from textspace.inputs import as_tensor, is_by_name
 from textspace.lengths import METRIC, Lengths
 from textspace.paths import interpolated
 from textspace.recipes import RECIPES
@@ -776,6 +776,17 @@ def test_a_misspelt_name_in_a_list_of_files_is_no_sentence(space: Space, tmp_pat
             Space.fit(names, QUICK, device="cpu")
         with pytest.raises(TextspaceError, match=r"b\.txt"):
             space.evaluate(names, measures=["likelihood"])
+
+
+def test_lists_of_names_are_told_from_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("plain", "other", "a.txt"):
+        Path(name).write_text("anna sees cats\n")
+    Path("folder").mkdir()
+    for names in (["plain", "other"], ["a.txt", "b.txt"], ["folder", "builtin"], ["*.txt", "a.txt"], [Path("gone")]):
+        assert is_by_name(names), names
+    for sentences in (["anna sees cats", "a.txt"], ["plain", "sentences"], ["see b.txt"], [], ["x" * 5000 + ".txt"]):
+        assert not is_by_name(sentences), sentences
 
 
 def test_a_list_of_files_is_read_and_not_taken_for_sentences(space: Space, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def whole_number(given: Any, least: int, problem: str) -> int:
     3
     """
     try:
-        number = index(given)
+        number = least - 1 if isinstance(given, bool) else index(given)
     except (TypeError, ValueError, RuntimeError):  # the last of a tensor that is no number
         number = least - 1
     if not least <= number <= LARGEST:
@@ -30,7 +30,7 @@ def whole_number(given: Any, least: int, problem: str) -> int:
 
 
 def seed_number(given: Any) -> int:
-    """A seed as an int: one of numpy has other letters, from which noise is made.
+    """A seed as an int: numpy's integers print differently, and noise is keyed by the printed seed.
 
     >>> seed_number(1)
     1

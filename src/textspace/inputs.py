@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from textspace.data.encoded import EncodedSplit
+from textspace.data.sources import ending
 from textspace.data.tables import check_iterable
 from textspace.errors import TextspaceError
 from textspace.sparse_codes import as_rows, not_finite
@@ -38,6 +40,12 @@ __all__ = [
 MOSTLY_UNKNOWN = 0.5
 """Sentences with more than this share of unknown words are reported."""
 
+_MADE = re.compile(r"builtin(:\d+)?|hf:\S+|-")
+"""Sources that are no files."""
+
+LONGEST_NAME = 1000
+"""Characters; more are no name of a file."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -58,20 +66,27 @@ def is_text(given: Any) -> bool:
 def is_by_name(source: Any) -> bool:
     """Whether this is a name, splits by name or a list of names, and not sentences.
 
-    One name tells a list of them: a misspelt one beside it is no sentence.
+    In a list of names all look like one, and one at least is there: then a misspelt one beside it is no sentence.
     """
     if isinstance(source, list | tuple):
-        return any(_is_name(each) for each in source)
+        return all(map(_looks_like_a_name, source)) and any(map(_is_there, source))
     return isinstance(source, str | Path | Mapping)
 
 
-def _is_name(given: Any) -> bool:
-    """Whether this can be nothing but the name of a source."""
-    if not isinstance(given, str) or re.fullmatch(r"builtin:\d+|hf:\S+", given):
+def _looks_like_a_name(given: Any) -> bool:
+    """Of a file that can be read or of another source; or there is something of that name."""
+    if not isinstance(given, str) or _MADE.fullmatch(given):
         return isinstance(given, str | Path)
+    could_be = len(given) < LONGEST_NAME and bool(Path(given).suffix) and ending(Path(given)) is not None
+    return could_be or _is_there(given)
+
+
+def _is_there(given: Any) -> bool:
+    if isinstance(given, Path) or _MADE.fullmatch(given):
+        return True
     try:
-        return os.path.isfile(given) and bool(Path(given).suffix)
-    except ValueError:  # a sentence that cannot be a name
+        return os.path.exists(given) or (has_magic(given) and len(given) < LONGEST_NAME and bool(glob(given)))
+    except (OSError, ValueError):  # a sentence that cannot be a name
         return False
 
 

@@ -120,6 +120,13 @@ def test_a_cut_is_told_of_what_was_cut(tmp_path: Path) -> None:
     cut = f"{str(both[0])!r}: no splits given: cut at random with seed 0 into train 36, valid 2, test 2"
     assert open_corpus(both).report.notes == [cut]
     assert open_corpus(both, ReadOptions(valid=0.0, test=0.0)).report.notes == []
+    for number in range(4):
+        (tmp_path / f"b{number}.txt").write_text("\n".join(f"another {row}" for row in range(20)))
+    several = open_corpus([*both, *(tmp_path / f"b{number}.txt" for number in range(4))]).report.notes
+    assert len(several) == 1
+    assert several[0].endswith(
+        " and 2 others: no splits given: cut at random with seed 0 into train 108, valid 6, test 6"
+    )
 
 
 def test_classes_may_be_numbers_of_any_length() -> None:

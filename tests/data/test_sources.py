@@ -625,7 +625,8 @@ def test_iterable_mistakes(sentences: Any, labels: Any, sentence: str) -> None:
         ({"seed": -1}, "a seed cannot be -1: give a whole number from 0"),
         ({"seed": 1.5}, "a seed cannot be 1.5: give a whole number from 0"),
         ({"header": "yes"}, "header='yes' must be True, False or None"),
-        ({"label": True}, "True is no column: give its name, or its number from 1"),
+        ({"label": True}, "True is no column (its name, or its number from 1): give a whole number from 1"),
+        ({"most": True}, "most=True is no number of sentences: give a whole number from 1"),
         ({"mixing": "half"}, "mixing='half' is not a mixing rule; there are 'all' and 'balanced'"),
     ],
 )

@@ -15,7 +15,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.recipes import RECIPES
 from textspace.reproduce import worker
-from textspace.reproduce.job import Job, read_json
+from textspace.reproduce.job import Job, alone, read_json
 from textspace.reproduce.run import collected
 from textspace.space import Space
 
@@ -120,6 +120,14 @@ def test_a_folder_in_use_is_left_alone(job: Job, tmp_path: Path, monkeypatch, ca
         worker.main()
     assert ended.value.code == 2
     assert "another process works in" in capsys.readouterr().out
+
+
+def test_what_goes_wrong_with_the_work_is_no_fault_of_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionResetError), alone(tmp_path / "run"):
+        raise ConnectionResetError
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(TextspaceError, match="could not write"), alone(tmp_path / "file"):
+        pass
 
 
 def test_a_job_is_not_changed_under_who_works_at_it(job: Job, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from textspace.schedules import Progress
 from textspace.train import checkpoints
 from textspace.train.curves import draw_curves
 from textspace.train.fit import train
-from textspace.train.log import Display, records
+from textspace.train.log import Display, StepLog, records
 from textspace.train.loop import Interrupted, Trained, Trainer
 from textspace.train.processes import Processes
 from textspace.train.updates import Turn
@@ -101,6 +101,15 @@ def test_best_weights_are_reloaded_at_a_decay(trainer_of) -> None:
     rates = [line["lr"] for line in steps_of(trainer)]
     per_epoch = len(rates) // 3
     assert rates[0] == 2 * rates[per_epoch * 2]  # no decay in the first two epochs, one before the third
+
+
+def test_what_a_checkpoint_counts_of_the_log_is_on_the_disk_first(trainer_of, monkeypatch) -> None:
+    called: list[str] = []
+    sync, write = StepLog.sync, checkpoints.write
+    monkeypatch.setattr(StepLog, "sync", lambda log: called.append("log") or sync(log))
+    monkeypatch.setattr(checkpoints, "write", lambda *a, **b: called.append("checkpoint") or write(*a, **b))
+    trainer_of(small(RECIPES["vae"])).run()
+    assert called[:2] == ["log", "checkpoint"]
 
 
 def test_validating_more_often_changes_no_weight(trainer_of) -> None:

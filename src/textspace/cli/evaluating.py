@@ -61,7 +61,7 @@ def evaluated(folder: Path, name: str, asked: Asked) -> Report:
         raise TextspaceError(f"there is no folder {str(asked.tasks)!r} with files of tasks")
     suite: Any = asked.suite
     end_token: Any = asked.end_token
-    names = [each.strip() for written in asked.measures for each in written.split(",")]
+    names = [each.strip() for written in asked.measures for each in written.removesuffix(",").split(",")]
     measures = chosen_measures(suite, names, end_token)
     _check_baselines(asked, measures)
     space = Space.load(folder, asked.device)

@@ -189,10 +189,14 @@ def _print_rehearsal(rehearsal: Rehearsal, as_json: bool) -> None:
         tell(note)
 
 
+def _epochs(count: int) -> str:
+    return "1 epoch" if count == 1 else f"{count} epochs"
+
+
 def _time(rehearsal: Rehearsal) -> str:
-    before = f", after {rehearsal.epochs_before} of a first phase" if rehearsal.epochs_before else ""
+    before = f", after {_epochs(rehearsal.epochs_before)} of a first phase" if rehearsal.epochs_before else ""
     extra = "; the encoder's extra steps come on top" if rehearsal.parts["update"].startswith("aggressive") else ""
-    return f"about {rehearsal.seconds_per_epoch:.0f} s an epoch, at most {rehearsal.epochs} epochs{before}{extra}"
+    return f"about {rehearsal.seconds_per_epoch:.0f} s an epoch, at most {_epochs(rehearsal.epochs)}{before}{extra}"
 
 
 @app.command()

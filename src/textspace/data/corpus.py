@@ -176,6 +176,7 @@ def _build(name: str, found: list[Found], options: ReadOptions, normalise: tuple
     report = ReadReport()
     labels: set[str] = set()
     parts: dict[str, list[_Part]] = {split: [] for split in SPLITS}
+    cut_at_random: list[tuple[str, dict[str, int]]] = []
     for number, source in enumerate(found):
         report.notes += [*(reader.note for reader in source.readers.values() if reader.note), *source.notes]
         for split, reader in source.readers.items():
@@ -189,14 +190,17 @@ def _build(name: str, found: list[Found], options: ReadOptions, normalise: tuple
                 report.notes.append(
                     f"{where}no validation split given: cut {sentences} from train with seed {options.seed}"
                 )
-            held_out = {piece: part.count for piece, part in cut.items() if part.count}
-            if not split and len(held_out) > 1:
-                where = f"{source.name!r}: " if len(found) > 1 else ""
-                sizes = ", ".join(f"{piece} {count:,}" for piece, count in held_out.items())
-                report.notes.append(f"{where}no splits given: cut at random with seed {options.seed} into {sizes}")
+            if not split and sum(part.count > 0 for part in cut.values()) > 1:
+                cut_at_random.append((source.name, {piece: part.count for piece, part in cut.items()}))
             for piece, part in cut.items():
                 if split or part.count:
                     parts[piece].append(part)
+    if cut_at_random:
+        sizes = ", ".join(
+            f"{piece} {count:,}" for piece in SPLITS if (count := sum(each.get(piece, 0) for _, each in cut_at_random))
+        )
+        where = "" if len(cut_at_random) == len(found) else f"{_some_names([name for name, _ in cut_at_random])}: "
+        report.notes.append(f"{where}no splits given: cut at random with seed {options.seed} into {sizes}")
     given = {split: Split(split, parts[split]) for split in SPLITS if parts[split]}
     splits = {name: split for name, split in given.items() if len(split)}
     report.notes += [f"the {split} split has no sentences" for split in given if split not in splits]
@@ -206,6 +210,11 @@ def _build(name: str, found: list[Found], options: ReadOptions, normalise: tuple
         raise TextspaceError(f"nothing is left of {name!r} ({met}); give a source with at least one sentence")
     sources = tuple(one.name for one in found)
     return Corpus(name, splits, _in_order(labels), report, sources, options.mixing, normalise)
+
+
+def _some_names(names: list[str], most: int = 3) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} others"
 
 
 def _check_columns(name: str, found: list[Found], options: ReadOptions) -> None:

@@ -73,17 +73,23 @@ class ReadOptions:
             raise TextspaceError(
                 f"valid={self.valid} and test={self.test} must be shares from 0 that leave some for training"
             )
-        whole_number(self.most, 1, f"most={self.most!r} is no number of sentences")
-        if self.per_class is not None:
-            whole_number(self.per_class, 1, f"per_class={self.per_class!r} is no number of sentences")
+        for name in ("most", "per_class"):
+            if (given := getattr(self, name)) is not None:
+                number = whole_number(given, 1, f"{name}={given!r} is no number of sentences")
+                object.__setattr__(self, name, number)
         object.__setattr__(self, "seed", seed_number(self.seed))
-        if self.header not in (None, True, False):
+        if not isinstance(self.header, bool | None):
             raise TextspaceError(f"header={self.header!r} must be True, False or None")
-        for column in (self.text, self.label):
-            if not isinstance(column, str | int | None) or isinstance(column, bool):
-                raise TextspaceError(f"{column!r} is no column: give its name, or its number from 1")
+        for name in ("text", "label"):
+            object.__setattr__(self, name, _column(getattr(self, name)))
         if self.mixing not in (None, "all", "balanced"):
             raise TextspaceError(f"mixing={self.mixing!r} is not a mixing rule; there are 'all' and 'balanced'")
+
+
+def _column(given: Any) -> str | int | None:
+    if given is None or isinstance(given, str):
+        return given
+    return whole_number(given, 1, f"{given!r} is no column (its name, or its number from 1)")
 
 
 def check_options(options: Any) -> None:

@@ -132,8 +132,8 @@ def gaussian_kl_by_chance(covariance_ZZ: Floats, between_ZZ: Floats, count: int)
 
     Of N points drawn from a normal prior the covariance is Wishart's, so that the logarithm of its determinant is less
     than 0 by a sum of digammas: about Z (Z + 3) / 4N nats are seen where there are none. Posteriors that are wide
-    scatter less than points; by how much less is taken to the second order. None where there are no more codes than
-    dimensions, of which then some direction is left out by chance alone.
+    scatter less than points; by how much less is taken to the second order. None of fewer than three codes for each
+    dimension, where that is no longer good enough.
 
     Args:
         covariance_ZZ: of all codes together.
@@ -141,7 +141,7 @@ def gaussian_kl_by_chance(covariance_ZZ: Floats, between_ZZ: Floats, count: int)
         count: N.
     """
     dims = len(covariance_ZZ)
-    if count < dims + 2:
+    if count < 3 * dims:
         return None
     digammas = psi((count - np.arange(1, dims + 1)) / 2).sum()
     of_points = -0.5 * (digammas + dims * math.log(2 / count))

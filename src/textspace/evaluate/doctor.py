@@ -264,7 +264,7 @@ def diagnose(
     if active is None and mi is None:  # a KL that is not small
         told = f"{facts}, which codes that are the same for all {_unit(recipe)}s may cost as well"
         return Diagnosis("unknown", f"How the codes are cannot be said from the KL alone: {told}; {_COMPARE}.")
-    near = "" if apart is None else f", and all codes together lie near the prior ({apart:.1f} nats)"
+    near = "" if apart is None else f", and all codes together lie near the prior ({max(apart, 0.0):.1f} nats)"
     return Diagnosis("healthy", f"The codes are healthy: {facts}{near}.")
 
 

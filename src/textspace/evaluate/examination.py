@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,6 @@ __all__ = [
     "earlier_validations",
     "epochs_of",
     "examine",
-    "unit_of",
     "validations",
 ]
 
@@ -138,11 +137,6 @@ def courses(unit: str) -> dict[str, tuple[str, str]]:
     }
 
 
-def unit_of(numbers: Iterable[Line]) -> str:
-    """What has a code, by what validations have measured."""
-    return "token" if any("token_kl" in line for line in numbers) else "sentence"
-
-
 _SMALLEST_SHOWN = 1e-7
 """Of a variance on a logarithmic axis, where 0 has no place."""
 
@@ -158,7 +152,8 @@ def draw_examination(examination: Examination, history: Sequence[Mapping[str, An
     from textspace.evaluate.reports.pictures import written
 
     statistics = examination.statistics
-    named = courses(unit_of([examination.numbers]) if statistics is None else statistics.unit)
+    logged = "token" if "token_kl" in examination.numbers else "sentence"
+    named = courses(logged if statistics is None else statistics.unit)
     drawn = {name: found for name in named if (found := _course(history, name))}
     dimensions: list[Callable[[Any, PosteriorStatistics], None]] = []
     if statistics is not None:

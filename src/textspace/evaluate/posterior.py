@@ -85,7 +85,7 @@ class PosteriorStatistics:
             along. Either is None for codes of one dimension, and where too few sentences have one other than zero,
             as of a collapse's means. The error is that of `hoyer_error`.
         marginal_kl: see `gaussian_kl`, of all codes together, less what there is by chance in so many; None where the
-            prior is not normal, and of fewer codes than dimensions.
+            prior is not normal, and of fewer than three codes for each dimension.
         sentences: how many all of this rests on; how many tokens stands in `settings["tokens"]`.
         settings: how it was measured.
     """
@@ -139,8 +139,8 @@ class PosteriorStatistics:
         if self.hoyer_means is not None:
             found["hoyer_means"] = self._estimate(f"{AVERAGE_HOYER} of posterior means", self.hoyer_means)
         if self.marginal_kl is not None:
-            name = f"KL(q(z) || p(z)) of all these {self.unit}s' codes together, less what is by chance, lower bound"
-            name += " from mean and covariance"
+            name = f"KL(q(z) || p(z)) of all these {self.unit}s' codes together, lower bound from mean and covariance, "
+            name += f"corrected for the number of {self.unit}s"
             found["marginal_kl"] = self._estimate(name, self.marginal_kl, "lower")
         return found
 

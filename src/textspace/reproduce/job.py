@@ -157,14 +157,18 @@ class Job:
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """While nobody else works in the folder of a run, made where there is none."""
+    lock = FileLock(folder / ".lock", timeout=0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock", timeout=0):
-            yield
+        lock.acquire()
     except Timeout:
         raise TextspaceError(f"another process works in {folder}: wait for it to end, or {ELSEWHERE}") from None
     except OSError as error:
         raise TextspaceError(f"could not write {folder}: {error.strerror or error}; {ELSEWHERE}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _digest(recipe: Recipe) -> str:

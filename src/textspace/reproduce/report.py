@@ -231,14 +231,13 @@ def _in_some_runs(deviation: str) -> str:
 
 def _is_of_some(deviation: str, runs: Runs) -> bool:
     """Whether some of the runs is so, as far as their numbers tell: the others' place may have been taken."""
-    done = [run for run in runs.values() if run["state"] == "done"]
     for told, key in (
         (r"at most (.+) epochs instead of .*", "epochs_at_most"),
         (r"(\d+) importance samples instead of .*", "importance_samples"),
         (r"likelihoods scored in (\w+)", "scored_in"),
     ):
         if found := re.fullmatch(rf"{told}({IN_EVERY_RUN}|{IN_SOME_RUNS})?", deviation):
-            return any(str(run[key]) in found[1].split(" or ") for run in done if key in run)
+            return any(str(run.get(key, found[1])) in found[1].split(" or ") for run in runs.values())
     return True
 
 

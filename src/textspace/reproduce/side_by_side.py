@@ -117,7 +117,8 @@ def _killed_by(process: subprocess.Popen[bytes]) -> str:
     """What ended a process that did not end by itself, whose last line says nothing of it."""
     if process.returncode is None or process.returncode >= 0:
         return ""
-    name = signal.Signals(-process.returncode).name
+    known = {each.value: each.name for each in signal.Signals}
+    name = known.get(-process.returncode, f"signal {-process.returncode}")
     return f"killed by {name}{', as the system does when memory runs out' if name == 'SIGKILL' else ''}"
 
 

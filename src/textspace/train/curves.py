@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from textspace.evaluate.examination import courses, unit_of
+from textspace.evaluate.examination import courses
 from textspace.train.log import records
 
 __all__ = ["draw_curves"]
@@ -33,8 +33,11 @@ ACROSS = 3
 """Pictures in a row."""
 
 
-def draw_curves(log: Path, stem: Path) -> list[Path]:
-    """Draw the course of a run from its log, `stem`.png and .svg: every term, the codes' health, the learning rate."""
+def draw_curves(log: Path, stem: Path, unit: str = "sentence") -> list[Path]:
+    """Draw the course of a run from its log, `stem`.png and .svg: every term, the codes' health, the learning rate.
+
+    The unit is what has a code, a sentence or a token.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -63,7 +66,7 @@ def draw_curves(log: Path, stem: Path) -> list[Path]:
     for name in others:
         axis = next(axes)
         _draw_validations(axis, validations, name)
-        title, label = courses(unit_of(validations))[name]
+        title, label = courses(unit)[name]
         low, high = axis.get_ylim()
         axis.set(title=title, xlabel="epoch", ylabel=label, ylim=(min(0, low), high))
     axis = next(axes)

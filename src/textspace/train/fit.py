@@ -209,9 +209,10 @@ def _trained(
             say(_sparsity_told(metrics["sparsity"]))
         folders.save(folder, recipe, prepared.tokenizer, model, metrics)
         if curves:
-            draw_curves(folder / "steps.jsonl", folder / "curves")
+            unit = "token" if model.is_token_level else "sentence"
+            draw_curves(folder / "steps.jsonl", folder / "curves", unit)
             if (folder / PRETRAINING_LOG).exists():
-                draw_curves(folder / PRETRAINING_LOG, folder / "pretraining-curves")
+                draw_curves(folder / PRETRAINING_LOG, folder / "pretraining-curves", unit)
     processes.wait()
     return trained
 
@@ -268,8 +269,9 @@ def _share_off(coder: Coder, split: EncodedSplit) -> dict[str, float | None]:
     if not coder.model.has_gates:
         return {"achieved": None, "mean_gate": None}
     (on_NZ,) = coder._encode(split, "gates", None, False, 0)
-    off_NZ = 1 - (on_NZ.values_MZ if isinstance(on_NZ, TokenCodes) else on_NZ).double()
-    return {"achieved": 1 - float(is_on(1 - off_NZ).double().mean()), "mean_gate": float(off_NZ.mean())}
+    probability_NZ = (on_NZ.values_MZ if isinstance(on_NZ, TokenCodes) else on_NZ).double()
+    share_on = float(is_on(probability_NZ).double().mean())
+    return {"achieved": 1 - share_on, "mean_gate": 1 - float(probability_NZ.mean())}
 
 
 def _sparsity_told(sparsity: dict[str, Any]) -> str:

@@ -70,7 +70,12 @@ def rehearse(
             recipe, model, splits["train"], splits["valid"], Path(nowhere), processes=processes, mixing=beginning.mixing
         )
         seconds = trainer.seconds_per_step(steps)
-    batches, most = len(trainer.stream.plan), recipe.training.epochs
+    batches = len(trainer.stream.plan)
+
+    def at_most(epochs: int) -> int:
+        steps = recipe.training.steps
+        return epochs if steps is None else min(epochs, math.ceil(steps / batches))
+
     names = ("encoder", "pooling", "posterior", "prior", "decoder", "objective")
     parts = {name: getattr(recipe, name) for name in names}
     parts |= {"pretrain": recipe.pretrain if beginning.has_first_phase else None, "update": recipe.training.update}
@@ -81,8 +86,8 @@ def rehearse(
         vocabulary=len(prepared.tokenizer),
         batches_per_epoch=batches,
         seconds_per_epoch=seconds * batches,
-        epochs=min(most, math.ceil((recipe.training.steps or most * batches) / batches)),
-        epochs_before=recipe.pretrain.epochs or 0 if recipe.pretrain and beginning.has_first_phase else 0,
+        epochs=at_most(recipe.training.epochs),
+        epochs_before=at_most(recipe.pretrain.epochs or 0) if recipe.pretrain and beginning.has_first_phase else 0,
         notes=notes_on(prepared, beginning.learnt_before),
     )
 

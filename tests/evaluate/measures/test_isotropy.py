@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,14 @@ from helpers import read_for, small, tiny_sentences
 from small_subjects import subject_on, untrained
 from tiny_encoder import VOCABULARY, tiny_encoder
 
+from textspace.data.encoded import EncodedSplit
+from textspace.data.tokenizers import train_tokenizer
 from textspace.errors import TextspaceError
+from textspace.evaluate.function_words import function_word_ids
 from textspace.evaluate.isotropy import isotropy_of
 from textspace.evaluate.layers import layers_of
 from textspace.evaluate.measure import Effort
-from textspace.evaluate.measures.isotropy import MEASURES, MOST_CONTEXTUAL, NUMBERS, isotropy
+from textspace.evaluate.measures.isotropy import MEASURES, MOST_CONTEXTUAL, NUMBERS, _Read, isotropy
 from textspace.evaluate.reports.pictures import draw
 from textspace.evaluate.suite import evaluate, missing
 from textspace.recipes import RECIPES
@@ -147,6 +151,13 @@ def test_codes_of_a_pretrained_encoders_tokens_are_named_by_its_tokenizer(tiny, 
         assert (estimate.value, estimate.stderr) == pytest.approx(getattr(expected, field), abs=1e-6)
     assert {row[1] for row in found.tables["contextual"].rows} == {VOCABULARY[each.token] for each in expected.ranked}
     assert {"an", "##na"} <= {row[1] for row in found.tables["contextual"].rows}
+
+
+def test_subwords_are_named_as_their_tokenizer_has_them_so_that_function_words_are_known() -> None:
+    tokenizer = train_tokenizer(SimpleNamespace(kind="bpe", size=300), ["the dog of the man"] * 50)
+    names = _Read.by(tokenizer, EncodedSplit.of(["in the house of the dog"], tokenizer, None)).names
+    marked = function_word_ids(names)
+    assert {names[each] for each in marked} >= {"\u0120the", "\u0120of"}
 
 
 def test_less_effort_takes_sentences_spread_evenly(table_space) -> None:

@@ -225,8 +225,7 @@ class _Read(NamedTuple):
             are_words = [np.array(each, bool) for each in encoder.mark_words(texts)]
             whole = (np.array(each, np.int64) for each in encoder.encode(texts))
             ids = [each[are_words_T] for each, are_words_T in zip(whole, are_words, strict=True)]
-        shown = tokenizer.shown if encoder is None else encoder.token
-        names = {int(each): shown(int(each)) for each in np.unique(np.concatenate(ids))}
+        names = {int(each): (encoder or tokenizer).token(int(each)) for each in np.unique(np.concatenate(ids))}
         return cls(ids, are_words, names, UNKNOWN if encoder is None else encoder.unknown)
 
 

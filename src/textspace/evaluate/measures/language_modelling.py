@@ -19,7 +19,6 @@ from textspace.evaluate.examination import (
     earlier_validations,
     epochs_of,
     examine,
-    unit_of,
     validations,
 )
 from textspace.evaluate.likelihood import Likelihood
@@ -204,7 +203,7 @@ def training_curves(subject: Subject) -> Findings:
     with suppress(OSError, ValueError, LookupError, TypeError):  # no log, or one that ends in the middle of a line
         for line in records(folder / "steps.jsonl", "step"):
             steps.append(line)
-    return course(steps, validations(folder))
+    return course(steps, validations(folder), "token" if subject.space.is_token_level else "sentence")
 
 
 _VALIDATED = ("elbo", "mi", "active_units")
@@ -214,11 +213,14 @@ _TITLES = {"kl": "KL", "elbo": "Negative ELBO", "mi": "Mutual information"}
 """Of pictures whose name does not say it."""
 
 
-def course(steps: Sequence[dict[str, Any]], validated: Sequence[dict[str, Any]]) -> Findings:
-    """Pictures of a log: each term of the loss in training and in validation, and what only a validation measures."""
+def course(steps: Sequence[dict[str, Any]], validated: Sequence[dict[str, Any]], unit: str = "sentence") -> Findings:
+    """Pictures of a log: each term of the loss in training and in validation, and what only a validation measures.
+
+    The unit is what has a code, a sentence or a token.
+    """
     weights = steps[0].get("weights", {}) if steps else {}
     terms = [name for name in ("reconstruction", "kl", *weights) if steps and name in known_numbers(steps[0])]
-    pictures, named = {}, courses(unit_of(validated))
+    pictures, named = {}, courses(unit)
     for name in dict.fromkeys([*terms, *_VALIDATED]):
         series = {"training": _thinned(steps, name), "validation": _points(validated, name)}
         series = {which: points for which, points in series.items() if points}
