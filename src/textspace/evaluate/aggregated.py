@@ -13,8 +13,8 @@ from torch.distributions import Normal
 
 from textspace.data.batching import batches_by_length, make_batch
 from textspace.errors import TextspaceError
-from textspace.evaluate.bounds import Weighted
-from textspace.evaluate.likelihood import batches_of, log_px_SB, weighted_bound
+from textspace.evaluate.bounds import Weighted, weighted_bound
+from textspace.evaluate.likelihood import batches_of, log_px_SB
 from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
 from textspace.networks import evaluating

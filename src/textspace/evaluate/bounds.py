@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,19 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import Ratio, standard_error
 from textspace.types import Bound, EndToken, Estimate, Settings
 
-__all__ = ["END_WORDS", "Likelihood", "Normalisation", "Weighted", "per_unit", "perplexity"]
+if TYPE_CHECKING:
+    from textspace.data.encoded import EncodedSplit
+
+__all__ = [
+    "END_WORDS",
+    "Likelihood",
+    "Normalisation",
+    "Weighted",
+    "counts_of",
+    "per_unit",
+    "perplexity",
+    "weighted_bound",
+]
 
 LOOSE_BELOW = 10
 """An importance-weighted estimate whose effective sample size is below this calls itself loose."""
@@ -39,6 +51,13 @@ class Weighted(NamedTuple):
     effective_samples_N: Floats
     settings: Settings
     """Where they differ from those of the rest: "prior", "proposal", "samples" and the like."""
+
+
+def weighted_bound(log_weights_SB: Tensor) -> tuple[Tensor, Tensor]:
+    """-log of the mean weight of each sentence, and the effective sample size (none where all weights are 0)."""
+    log_sum_B = log_weights_SB.logsumexp(0)
+    effective_B = (2 * log_sum_B - (2 * log_weights_SB).logsumexp(0)).exp()
+    return math.log(len(log_weights_SB)) - log_sum_B, effective_B.nan_to_num(0)
 
 
 @dataclass(frozen=True)
@@ -200,6 +219,16 @@ class Likelihood:
         self, name: str, nats_N: Floats, bound: Bound, better: Literal["lower", "higher"] | None = "lower"
     ) -> Estimate:
         return Estimate(name, float(nats_N.mean()), standard_error(nats_N), len(nats_N), bound, better, self.settings)
+
+
+def counts_of(split: EncodedSplit, end_token: EndToken) -> dict[Normalisation, NDArray[np.int64]]:
+    """What totals are divided by: whitespace words, tokens or characters, plus one for the end where it counts."""
+    end = 1 if end_token == "included" else 0
+    return {
+        "word": np.asarray(split.words, np.int64) + end,
+        "token": np.asarray(split.lengths, np.int64) - 2 + end,
+        "character": np.asarray(split.chars, np.int64) + end,
+    }
 
 
 def per_unit(name: str, nats_N: Floats, counts_N: NDArray[Any], bound: Bound, settings: Settings) -> Estimate:

@@ -19,7 +19,7 @@ from textspace.data.batching import batches_by_length, make_batch
 from textspace.distributions import GateLogit, Mixture, SpikeAndSlab, moments
 from textspace.divergences import dual_kl
 from textspace.errors import TextspaceError
-from textspace.evaluate.bounds import Likelihood, Normalisation, Settings, Weighted
+from textspace.evaluate.bounds import Likelihood, Settings, Weighted, counts_of, weighted_bound
 from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.networks import evaluating
@@ -39,7 +39,6 @@ __all__ = [
     "lengths_for",
     "likelihood",
     "log_px_SB",
-    "weighted_bound",
 ]
 
 FITTED_DEVIATION_FLOOR = 0.1
@@ -121,7 +120,7 @@ def likelihood(
         progress: show a bar.
     """
     _check(model, samples, end_token, lengths, priors, proposal_scale)
-    if len(split) and not any(counts_N.any() for counts_N in _counts(split, end_token).values()):
+    if len(split) and not any(counts_N.any() for counts_N in counts_of(split, end_token).values()):
         raise TextspaceError(
             "there is nothing to score: the sentences are empty and their ends do not count; let them ('included')"
         )
@@ -189,7 +188,7 @@ def likelihood(
         elbo_N=elbo_N,
         nll_N=columns.get("bound ") if has_latent else columns["reconstruction"],
         effective_samples_N=columns.get("effective "),
-        counts_N=_counts(split, end_token),
+        counts_N=counts_of(split, end_token),
         settings=settings,
         tokens=tokens if keep_tokens else None,
         dual_kl_N=columns.get("dual_kl"),
@@ -255,16 +254,6 @@ def batches_of(
 def _batch(split: EncodedSplit, rows: NDArray[np.int64], encoder_split: EncodedSplit | None) -> Batch:
     batch = make_batch(split, rows)
     return batch if encoder_split is None else replace(batch, encoder=make_batch(encoder_split, rows).encoder)
-
-
-def _counts(split: EncodedSplit, end_token: EndToken) -> dict[Normalisation, NDArray[np.int64]]:
-    """What totals are divided by: whitespace words, tokens or characters, plus one for the end where it counts."""
-    end = 1 if end_token == "included" else 0
-    return {
-        "word": np.asarray(split.words, np.int64) + end,
-        "token": np.asarray(split.lengths, np.int64) - 2 + end,
-        "character": np.asarray(split.chars, np.int64) + end,
-    }
 
 
 def given_beforehand(model: Model, end_token: EndToken) -> str | None:
@@ -384,13 +373,6 @@ def log_px_SB(passed: Pass, end_token: EndToken, log_length_B: Tensor | None) ->
     if end_token == "dropped":
         return passed.log_px_without_end_SB().double()
     return passed.log_px_SB.double() + (0 if log_length_B is None else log_length_B)
-
-
-def weighted_bound(log_weights_SB: Tensor) -> tuple[Tensor, Tensor]:
-    """-log of the mean weight of each sentence, and the effective sample size (none where all weights are 0)."""
-    log_sum_B = log_weights_SB.logsumexp(0)
-    effective_B = (2 * log_sum_B - (2 * log_weights_SB).logsumexp(0)).exp()
-    return math.log(len(log_weights_SB)) - log_sum_B, effective_B.nan_to_num(0)
 
 
 def _mim_SB(passed: Pass, log_px_SB: Tensor) -> Tensor:

@@ -59,10 +59,6 @@ class StepLog:
         """Bytes written so far."""
         return self._file.tell()
 
-    @property
-    def full(self) -> bool:
-        return len(self._held) >= FETCH_EVERY
-
     def hold(self, facts: dict[str, Any], step: Step) -> None:
         self._held.append((facts, step))
 

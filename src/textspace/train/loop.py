@@ -152,12 +152,10 @@ class Trainer:
                     epoch_ends = "decoder" in step.moved and self.stream.at_epoch_end
                     facts = {"event": "step", "step": self.step, "epoch": self.stream.position, "lr": turn.rate}
                     self.log.hold(facts if len(step.moved) > 1 else facts | {"moved": step.moved[0]}, step)
-                    if self.log.full:
+                    interrupted = self.processes.count == 1 and asked_to_stop()
+                    if self.step % FETCH_EVERY == 0:
                         self.display.steps(self.log.flush())
-                    if self.processes.count == 1:
-                        interrupted = asked_to_stop()
-                    else:  # all stop after the same step: now and then they ask each other
-                        interrupted = self.step % FETCH_EVERY == 0 and self.processes.any(asked_to_stop())
+                        interrupted = self.processes.any(asked_to_stop())  # all of them stop after the same step
                     self.seconds = time.monotonic() - began
 
                     if epoch_ends:
