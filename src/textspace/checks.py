@@ -13,8 +13,8 @@ LARGEST = 2**31 - 1
 """Whole number that is taken; libraries below fail at those that 64 bits cannot hold, each in its own way."""
 
 
-def whole_number(given: Any, least: int, problem: str) -> int:
-    """The number as an int; where it is no whole one from `least` to `LARGEST`, a sentence beginning with the problem.
+def whole_number(given: Any, least: int, problem: str, most: int | None = LARGEST) -> int:
+    """The number as an int; where it is no whole one from `least` to `most`, a sentence beginning with the problem.
 
     >>> whole_number(3, 1, "cannot sample 3 sentences")
     3
@@ -23,9 +23,9 @@ def whole_number(given: Any, least: int, problem: str) -> int:
         number = least - 1 if isinstance(given, bool) else index(given)
     except (TypeError, ValueError, RuntimeError):  # the last of a tensor that is no number
         number = least - 1
-    if not least <= number <= LARGEST:
-        most = f" to {LARGEST:,}" if number > LARGEST else ""
-        raise TextspaceError(f"{problem}: give a whole number from {least}{most}")
+    is_too_large = most is not None and number > most
+    if number < least or is_too_large:
+        raise TextspaceError(f"{problem}: give a whole number from {least}{f' to {most:,}' if is_too_large else ''}")
     return number
 
 
@@ -35,16 +35,7 @@ def seed_number(given: Any) -> int:
     >>> seed_number(1)
     1
     """
-    problem = f"a seed cannot be {given!r}"
-    if isinstance(given, bool | float):
-        raise TextspaceError(f"{problem}: give a whole number from 0")
-    try:
-        number = index(given)
-    except (TypeError, ValueError, RuntimeError):
-        number = -1
-    if number < 0:
-        raise TextspaceError(f"{problem}: give a whole number from 0")
-    return number
+    return whole_number(given, 0, f"a seed cannot be {given!r}", most=None)
 
 
 def is_within(given: Any, least: float, most: float) -> bool:

@@ -223,6 +223,12 @@ def test_what_only_runs_had_whose_place_was_taken_is_not_said() -> None:
     whole = run("plain", 0, (9.0, 5.0), epochs_at_most=8, importance_samples=20, scored_in="float32")
     one, other = (Reproduction(TABLE, {"plain-seed0": each}, {"plain": 1}) for each in (short, whole))
     assert replace(one, deviations=told).joined(other).deviations == []
+    begun = Reproduction(
+        TABLE, {"plain-seed0": {"row": "plain", "seed": 0, "state": "missing"}}, {"plain": 1}, "", told
+    )
+    several = ["at most 3 or 5 epochs instead of 8"]  # of runs that have no numbers yet, what was asked stands
+    assert begun.joined(begun).deviations == told
+    assert replace(begun, deviations=several).joined(replace(begun, deviations=several)).deviations == several
     assert replace(one, deviations=told).joined(replace(one, deviations=told)).deviations == told
 
 

@@ -281,7 +281,7 @@ def test_a_first_phase_keeps_its_length_when_the_second_gets_longer(trained, tmp
     trained(short, "run")
     own = Recipe.load(tmp_path / "run" / "recipe.json")
     assert own.pretrain.epochs == 1
-    with pytest.raises(TextspaceError, match="was trained with another recipe: resume with the same settings"):
+    with pytest.raises(TextspaceError, match="began with another recipe: resume with the same settings"):
         trained(short.but({"training.epochs": 2}), "run", resume=True)
     metrics = trained(own.but({"training.epochs": 2}), "run", resume=True)
     assert (metrics["pretraining"]["epochs"], metrics["trained"]["epochs"]) == (1, 2)

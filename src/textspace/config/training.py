@@ -48,7 +48,7 @@ class Plateau(Config):
     patience: Count = 2
     """Decay after this many validations in a row without improvement."""
     max_decays: Count = 5
-    """Training stops once the learning rate has been lowered this many times and would be again."""
+    """Training stops when the learning rate is lowered for the time of this number: with 1, at the first."""
     first_epoch: Annotated[Whole, Field(ge=0)] = 0
     """No decay before this many epochs have passed."""
     from_last_decay: bool = False

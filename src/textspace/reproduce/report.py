@@ -237,7 +237,7 @@ def _is_of_some(deviation: str, runs: Runs) -> bool:
         (r"likelihoods scored in (\w+)", "scored_in"),
     ):
         if found := re.fullmatch(rf"{told}({IN_EVERY_RUN}|{IN_SOME_RUNS})?", deviation):
-            return any(str(run.get(key, found[1])) in found[1].split(" or ") for run in runs.values())
+            return any(key not in run or str(run[key]) in found[1].split(" or ") for run in runs.values())
     return True
 
 

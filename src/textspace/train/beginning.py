@@ -108,7 +108,7 @@ class Beginning:
             )
         two_phases = recipe.pretrain is not None and not (start or (noted and noted.weights))
         goes_on = not two_phases or checkpoints.newest(resumed) is not None
-        if not goes_on and weight_relevant(Recipe.load(resumed / folders.RECIPE)) != weight_relevant(recipe):
+        if weight_relevant(Recipe.load(resumed / folders.RECIPE)) != weight_relevant(recipe):
             raise TextspaceError(f"the run in {resumed} began with another recipe: resume with the same settings")
         tokenizer = folders.load_tokenizer(resumed, recipe)
         return cls(tokenizer, True, goes_on, two_phases and not goes_on, mixing=mixed)

@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from textspace import folder as folders
 from textspace.config import Recipe
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.preparing import needed_splits, prepare
-from textspace.errors import TextspaceError
 from textspace.train.beginning import Beginning
 from textspace.train.loop import Trainer
 from textspace.train.notes import notes_on
 from textspace.train.processes import Processes
-from textspace.train.resuming import weight_relevant, with_own_length_of_first_phase
+from textspace.train.resuming import with_own_length_of_first_phase
 
 __all__ = ["Rehearsal", "rehearse"]
 
@@ -57,8 +55,6 @@ def rehearse(
     options = options or ReadOptions()
     recipe = with_own_length_of_first_phase(recipe)
     corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
-    if resumed is not None and weight_relevant(Recipe.load(resumed / folders.RECIPE)) != weight_relevant(recipe):
-        raise TextspaceError(f"the run in {resumed} began with another recipe: resume with the same settings")
     beginning = Beginning.of(recipe, resumed, init, options.mixing or corpus.mixing)
     recipe = beginning.with_own_tokenizer(recipe)
     prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=True)

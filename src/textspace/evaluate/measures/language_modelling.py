@@ -95,13 +95,10 @@ def likelihood_findings(measured: Likelihood, texts: Sequence[str]) -> Findings:
     if nats_N is None:
         return Findings(estimates, per_sentence=per_sentence)
     shown = {key: per_sentence[key] for key in ("elbo", "nll") if key in per_sentence}
-    weighted = "NLL of subwords" if measured.effective_samples_N is None else "importance-weighted NLL"
-    exact = "nll" in estimates and estimates["nll"].bound == "exact"
-    names = {"elbo": "negative ELBO", "nll": "exact NLL" if exact else weighted}
     picture = Picture(
         "histogram",
         "Cost of a sentence",
-        {names[key]: values for key, values in shown.items()},
+        {estimates[key].name.partition(",")[0]: values for key, values in shown.items()},
         x_label="nats per sentence",
     )
     words_N = measured.counts_N["word"]

@@ -61,6 +61,7 @@ def train_language_model(texts: Sequence[str], subject: Subject, purpose: str) -
     steps = math.ceil(len(learnt) * often / batch)
     recipe = base.but(
         {
+            "text.tokenizer": space.recipe.text.tokenizer,
             "decoder.embedding": UNITS[0],
             "decoder.hidden": UNITS[1],
             "decoder.input_dropout": 0.2,
