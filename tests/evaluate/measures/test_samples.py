@@ -163,6 +163,15 @@ def test_a_space_that_says_nothing(dice: Dice) -> None:
 # Language models
 
 
+def test_a_judge_knows_whether_it_reads_words_or_subwords(dice: Dice) -> None:
+    space = dice({END: 0.2})
+    in_subwords = Space(space.recipe.but({"text.tokenizer": {"kind": "bpe"}}), space.tokenizer, space.model)
+    for each, bound in ((space, "exact"), (in_subwords, "upper")):
+        subject = subject_of(each, Effort(language_model_epochs=1), test=TEXTS[:30])
+        judge = train_language_model(["anna sees cats"] * 40, subject, "test")
+        assert likelihood(judge.model, subject.encoded(TEXTS[:5])).estimates()["nll"].bound == bound
+
+
 def test_sentences_are_judged_whole_however_short_those_of_the_space_are(dice: Dice) -> None:
     space = dice({END: 0.1})
     cut = Space(space.recipe.but({"text.max_tokens": 3}), space.tokenizer, space.model)
