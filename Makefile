@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# OpenMP threads that spin while they wait make everything slow as soon as another process is busy.
+export OMP_WAIT_POLICY ?= passive
+
 .PHONY: demo test lint types bench format clean
 
 demo: $(VENV)/installed          ## train on the built-in corpus and print what was learned

@@ -7,6 +7,8 @@ import signal
 from collections import Counter
 from collections.abc import Iterator
 
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before torch is imported: threads that spin slow each other down
+
 import hypothesis
 import pytest
 import torch

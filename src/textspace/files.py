@@ -1,27 +1,102 @@
-"""Files that are written whole or not at all, folders that can be written to, and what is piped in."""
+"""Read files with bounds, write them atomically, check folders, and open standard input."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from textspace.errors import TextspaceError
 
 __all__ = [
+    "MOST_JSON_BYTES",
     "check_no_file",
     "check_writable",
+    "json_lines",
+    "open_regular",
+    "parse_json",
     "piped_in",
+    "read_json",
     "sync_folder",
     "whole_or_nothing",
     "write_and_sync",
     "write_file",
 ]
+
+MOST_JSON_BYTES = 2**28
+"""Largest JSON file, or line of a log, that is read: a tenth of this is a very large one."""
+MOST_DIGITS = 30
+"""Longest whole number in JSON: longer ones have no use here and overflow where they become floats."""
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a regular file for reading; OSError for anything else.
+
+    A device or a pipe in a file's place would never end, or never begin.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        kind = os.fstat(handle).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", str(path))
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_json(path: Path) -> Any:
+    """The content of one of our JSON files.
+
+    Raises:
+        OSError: the file cannot be read or is not a regular file.
+        ValueError: the file is too large, is not UTF-8, or is not JSON as we write it (see `parse_json`).
+    """
+    with open_regular(path) as file:
+        content = file.read(MOST_JSON_BYTES + 1)
+    if len(content) > MOST_JSON_BYTES:
+        raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
+    return parse_json(content.decode("utf-8"))
+
+
+def parse_json(text: str) -> Any:
+    """A value from JSON; ValueError where it is no JSON, is nested too deeply, or has a number of too many digits.
+
+    >>> parse_json('{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+    """
+    try:
+        return json.loads(text, parse_int=_whole_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return int(digits)
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects in a log of one JSON object a line, in order; errors are those of `read_json`."""
+    with open_regular(path) as file:
+        while line := file.readline(MOST_JSON_BYTES + 1):
+            if len(line) > MOST_JSON_BYTES:
+                raise ValueError(f"a line has more than {MOST_JSON_BYTES:,} bytes")
+            record = parse_json(line.decode("utf-8"))
+            if not isinstance(record, dict):
+                raise ValueError("a line is not a JSON object")
+            yield record
 
 
 @contextmanager
