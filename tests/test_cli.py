@@ -85,7 +85,7 @@ def test_training_leaves_a_space_and_says_what_it_did(workplace: Path) -> None:
     assert "2 empty lines skipped" in told
     assert "best validation negative ELBO at KL weight 1" in told
     assert "parameters" in told
-    assert "validation: elbo" in told  # plain lines, since there is no terminal
+    assert "validation: objective" in told  # plain lines, since there is no terminal
     metrics = json.loads((workplace / "done" / "metrics.json").read_text())
     assert metrics["test"]["elbo"]["bound"] == "upper"
     assert metrics["trained"]["encoder_updates"] == metrics["trained"]["steps"]

@@ -146,7 +146,7 @@ ADAM = {"training.optimizer.kind": "adam", "training.optimizer.lr": 1e-3}
 DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
     ("ae", "vae"): {"objective.kl_weight": 0.0, "training.criterion": "reconstruction"},
     ("vae-anneal", "vae"): {"objective.kl_weight": WARM_UP},
-    ("beta-vae", "vae"): {"objective.kl_weight": 0.5},
+    ("beta-vae", "vae"): {"objective.kl_weight": 0.5, "training.criterion": "objective"},
     ("vae-cyclic", "vae"): {
         "objective.kl_weight": {
             "kind": "cyclic",
@@ -166,7 +166,7 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
         "training.epochs": 40,
         **PUBLIC_CODE,
     },
-    ("smim", "svae"): {"objective": {"kind": "mim"}, "training.criterion": "mim"},
+    ("smim", "svae"): {"objective": {"kind": "mim"}, "training.criterion": "objective"},
     ("smim-pretrain", "smim"): {
         "pretrain": {"keep": "both", "epochs": 4},
         "initial.embeddings": 0.1,
@@ -344,7 +344,7 @@ def test_the_implicit_recipes_have_the_papers_settings() -> None:
     assert (update.kind, update.dual_steps) == ("alternating", 5)
     assert (update.optimizer.kind, update.optimizer.lr) == ("adam", 1e-5)
     assert (training.optimizer.kind, training.optimizer.lr) == ("adam", 8e-4)
-    assert (training.epochs, training.plateau, ivae.pretrain) == (40, None, None)
+    assert (training.epochs, training.plateau, training.criterion, ivae.pretrain) == (40, None, "last", None)
 
 
 def test_the_wasserstein_autoencoder_compares_with_the_prior_by_mmd() -> None:
@@ -354,7 +354,7 @@ def test_the_wasserstein_autoencoder_compares_with_the_prior_by_mmd() -> None:
         "inverse-multiquadratic",
         10.0,
     )
-    assert (wae.posterior.kind, wae.training.criterion) == ("delta", "reconstruction")
+    assert (wae.posterior.kind, wae.training.criterion) == ("delta", "objective")
 
 
 def test_the_auto_transformer_has_the_papers_settings() -> None:
@@ -411,7 +411,7 @@ def test_the_sparse_recipes_have_the_settings_of_paper_and_published_code() -> N
         training = recipe.training
         assert (training.optimizer.kind, training.optimizer.lr) == ("adam", 8e-4)
         assert (training.batch.sentences, training.epochs, training.plateau) == (256, 15, None)
-        assert training.criterion == "reconstruction"
+        assert training.criterion == "last"
     objective = RECIPES["hsvae"].objective
     assert (objective.samples, objective.codes_per_gate) == (1, 1)
 

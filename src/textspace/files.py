@@ -13,10 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from filelock import FileLock, Timeout
+
 from textspace.errors import TextspaceError
 
 __all__ = [
     "MOST_JSON_BYTES",
+    "alone_in",
     "check_no_file",
     "check_writable",
     "json_lines",
@@ -97,6 +100,34 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
             if not isinstance(record, dict):
                 raise ValueError("a line is not a JSON object")
             yield record
+
+
+@contextmanager
+def alone_in(folder: Path, advice: str) -> Iterator[None]:
+    """Hold the lock of a folder, so that no other process works there; the folder is made where there is none.
+
+    Whoever holds the lock may take it again. Neither the lock's file nor a folder that stayed empty is left behind.
+    """
+    was_there = folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder.resolve() / ".lock"
+        lock = FileLock(path, timeout=0, is_singleton=True)
+        lock.acquire()
+    except Timeout:
+        raise TextspaceError(f"another process works in {folder}: wait for it to end, or {advice}") from None
+    except (OSError, NotImplementedError, RuntimeError) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise TextspaceError(f"cannot lock the folder {folder}: {problem}; {advice}") from None
+    try:
+        yield
+    finally:
+        if lock.lock_counter == 1:  # who opens this file just now notices that it is gone, and tries again
+            path.unlink(missing_ok=True)
+        lock.release()
+        if not was_there:
+            with suppress(OSError):  # something was written there
+                folder.rmdir()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from textspace.config import BetaGatedPrior, PretrainedEncoder, Recipe
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.sources import MIXING, card_lines
-from textspace.files import write_file
+from textspace.files import read_json, write_file
 from textspace.model import Model
 from textspace.pretrained import FILES as ENCODER_FILES
 from textspace.pretrained import FOLDER as ENCODER
@@ -74,14 +75,21 @@ def check_overwrites(folder: Path, recipe: Recipe, mark: str, writing: str) -> N
     names = [] if is_ours else [RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD]
     if _has_encoder_files(recipe) and not (is_ours and _has_encoder_files(Recipe.load(folder / RECIPE))):
         names += [f"{ENCODER}/{name}" for name in ENCODER_FILES]
-    if there := [name for name in names if (folder / name).exists()]:
+    same = {RECIPE: recipe.to_json()}  # left by a run that was killed as it began
+    if there := [name for name in names if (folder / name).exists() and not _holds(folder / name, same.get(name))]:
         raise TextspaceError(f"{folder} has a file {there[0]}, which {writing} would write over: choose another folder")
+
+
+def _holds(path: Path, content: str | None) -> bool:
+    with suppress(OSError, ValueError):
+        return path.read_text(encoding="utf-8") == content
+    return False
 
 
 def check_writable(folder: Path, recipe: Recipe, metrics: dict[str, Any]) -> None:
     """Say so if saving a space would break another's run in a folder, or write over somebody's own files."""
     check_overwrites(folder, recipe, RECIPE, "saving")
-    if checkpoints.newest(folder) is not None and _metrics(folder / METRICS) != json.loads(json.dumps(metrics)):
+    if checkpoints.newest(folder) is not None and read_metrics(folder) != json.loads(json.dumps(metrics)):
         raise TextspaceError(
             f"{folder} holds the run of another space, which saving would break: choose another folder"
         )
@@ -156,14 +164,14 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
         raise TextspaceError(f"the weights in {folder} are damaged: {damaged[0]!r} holds a number that is not finite")
     model = Model(recipe, len(tokenizer), tokenizer.encoder)
     checkpoints.load_weights(model, tensors, str(folder))
-    return Saved(recipe, tokenizer, model.to(device).eval(), _metrics(folder / METRICS))
+    return Saved(recipe, tokenizer, model.to(device).eval(), read_metrics(folder))
 
 
-def _metrics(path: Path) -> dict[str, Any]:
+def read_metrics(folder: Path) -> dict[str, Any]:
     """What was measured; a space works without it, so a damaged file is only empty."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = read_json(folder / METRICS)
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

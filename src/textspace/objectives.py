@@ -68,6 +68,10 @@ class Objective(Protocol):
         """What its batch terms need of every sentence of the global batch, one row each; empty without batch terms."""
         ...
 
+    def batched(self, rows: Mapping[str, Tensor]) -> dict[str, Term]:
+        """Its batch terms, from the `shared` rows of a batch's sentences; empty without batch terms."""
+        ...
+
 
 class _PerSentence:
     """An objective whose terms are all per sentence."""
@@ -76,6 +80,9 @@ class _PerSentence:
     batch_terms = False
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
+        return {}
+
+    def batched(self, rows: Mapping[str, Tensor]) -> dict[str, Term]:
         return {}
 
 
@@ -139,20 +146,21 @@ class Elbo:
         return (self.gate_kl_weight if term.endswith("_gate") else self.kl_weight)(progress)
 
     def shared(self, sites: dict[str, Site], noise: Noise) -> dict[str, Tensor]:
-        return {name: site.kl_BZ for name, site in sites.items()} if self.batch_terms else {}
+        if not self.batch_terms:
+            return {}
+        return {_named("kl_free_bits", name, sites): site.kl_BZ for name, site in sites.items()}
+
+    def batched(self, rows: Mapping[str, Tensor]) -> dict[str, Term]:
+        if self.free_bits is None or not self.batch_terms:
+            return {}
+        return {term: _held(kl_NZ, self.free_bits) for term, kl_NZ in rows.items()}
 
     def _thresholded(self, passed: Pass, bits: FreeBits, others: Others) -> dict[str, Term]:
         """Each site's KL, held at the target from below."""
         terms = {}
         for name, site in passed.sites.items():
-            kl_BZ = site.kl_BZ
-            if bits.on == "batch":
-                kl_BZ = _with_others(kl_BZ, name, others).mean(0, keepdim=True)
-            if bits.per == "total":
-                kl_BZ = kl_BZ.sum(1, keepdim=True)
-            held_B = kl_BZ.clamp(min=bits.target / kl_BZ.shape[1]).sum(1)
-            term = Term(held_B if bits.on == "sentence" else held_B[0], bits.on, site.kl_form)
-            terms[_named("kl_free_bits", name, passed)] = term
+            term = _named("kl_free_bits", name, passed.sites)
+            terms[term] = _held(_with_others(site.kl_BZ, term, others), bits, site.kl_form)
         return terms
 
 
@@ -265,10 +273,8 @@ class Wae:
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         own = self.shared(passed.sites, passed.noise)
-        z_NZ, prior_NZ = (_with_others(own[name], name, others) for name in ("z", "prior"))
-        variance = self.model.prior.codes().variance.mean().detach()  # type: ignore[union-attr]
-        distance = mmd(z_NZ, prior_NZ, self.config.scales, self.config.kernel, variance)
-        terms = {"reconstruction": _reconstruction(passed), "mmd": Term(distance, per="batch")}
+        rows = {name: _with_others(own_BZ, name, others) for name, own_BZ in own.items()}
+        terms = {"reconstruction": _reconstruction(passed), **self.batched(rows)}
         kl = kl_terms(passed) if self.has_kl else {}
         return _weighted(self, terms | kl, progress)
 
@@ -285,6 +291,11 @@ class Wae:
         z = sites["z"]
         return {"z": z.value_SBZ[0], "prior": z.prior_draws(noise, "prior draws")[0]}
 
+    def batched(self, rows: Mapping[str, Tensor]) -> dict[str, Term]:
+        variance = self.model.prior.codes().variance.mean().detach()  # type: ignore[union-attr]
+        distance = mmd(rows["z"], rows["prior"], self.config.scales, self.config.kernel, variance)
+        return {"mmd": Term(distance, per="batch")}
+
 
 def _weighted(objective: Objective, terms: dict[str, Term], progress: Progress) -> Terms:
     found = {name: objective.weight(name, progress) for name in terms}
@@ -296,13 +307,14 @@ def kl_terms(passed: Pass) -> dict[str, Term]:
 
     At relaxed switches log q - log p is no KL, and may be below 0: it is called `relaxed_kl`.
     """
-    return {_named("kl", name, passed): Term(site.kl_B, how=site.kl_form) for name, site in passed.sites.items()}
+    sites = passed.sites
+    return {_named("kl", name, sites): Term(site.kl_B, how=site.kl_form) for name, site in sites.items()}
 
 
-def _named(term: str, site: str, passed: Pass) -> str:
-    q = passed.sites[site].q
+def _named(term: str, site: str, sites: Mapping[str, Site]) -> str:
+    q = sites[site].q
     term = f"relaxed_{term}" if isinstance(q, SpikeAndSlab) and q.relaxed else term
-    return term if len(passed.sites) == 1 else f"{term}_{site}"
+    return term if len(sites) == 1 else f"{term}_{site}"
 
 
 def _reconstruction(passed: Pass) -> Term:
@@ -324,6 +336,14 @@ def _gate_share(z: Site, share: GateShare) -> Tensor:
     kl = off * (off / share.off).log() + (1 - off) * ((1 - off) / (1 - share.off)).log()
     price = kl * gated.off.shape[-1]
     return z.summed(price) if gated is z.q else price.mean().expand(z.value_SBZ.shape[1])
+
+
+def _held(kl_BZ: Tensor, bits: FreeBits, how: Literal["closed", "sampled"] | None = None) -> Term:
+    """The KL of sentences, or the mean KL of a batch, held at the target from below."""
+    kl_BZ = kl_BZ.mean(0, keepdim=True) if bits.on == "batch" else kl_BZ
+    kl_BZ = kl_BZ.sum(1, keepdim=True) if bits.per == "total" else kl_BZ
+    held_B = kl_BZ.clamp(min=bits.target / kl_BZ.shape[1]).sum(1)
+    return Term(held_B if bits.on == "sentence" else held_B[0], bits.on, how)
 
 
 def _with_others(own_BZ: Tensor, name: str, others: Others) -> Tensor:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from textspace.config import Constant, Cyclic, InverseRoot, Linear, Logistic, Weight
 
-__all__ = ["Progress", "Schedule", "schedule"]
+__all__ = ["FINAL", "Progress", "Schedule", "schedule"]
 
 
 class Progress(NamedTuple):
@@ -22,6 +22,9 @@ class Progress(NamedTuple):
     epoch: float
     run: float = 0.0
 
+
+FINAL = Progress(step=2**62, epoch=math.inf, run=1.0)
+"""After every schedule has ended."""
 
 Schedule = Callable[[Progress], float]
 
@@ -39,6 +42,8 @@ def schedule(config: Weight) -> Schedule:
     0.5
     >>> schedule(0.5)(Progress(step=7, epoch=2.5))
     0.5
+    >>> warm_up(FINAL), schedule(Cyclic(end=0.5))(FINAL), schedule(Logistic(end=0.5, unit="steps"))(FINAL)
+    (1.0, 0.5, 0.5)
     """
     match config:
         case Constant():

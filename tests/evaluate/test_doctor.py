@@ -560,7 +560,7 @@ def test_the_doctor_remembers_what_training_measured(folder: Path) -> None:
 
 @pytest.mark.usefixtures("no_pictures")
 def test_without_an_examination_the_log_tells(folder: Path) -> None:
-    change_metrics(folder, trained={"best_step": 20})
+    change_metrics(folder, trained={"best_step": 20}, kept=None)
     log = folder / "space" / "steps.jsonl"
     lines = [
         {"event": "validation", "step": step, "epoch": step / 10, "kl": kl, "mi": 0.6 * kl, "reconstruction": 9.0}
@@ -571,14 +571,18 @@ def test_without_an_examination_the_log_tells(folder: Path) -> None:
     code, out, err = run(folder, "space")
     assert code == 0, err
     assert "healthy: a code costs 8.25 nats" in out  # of the weights that were kept
-    change_metrics(folder, trained=None)
-    assert "collapsed" in run(folder, "space")[1]  # else the last
+    assert "kept after epoch 2 (step 20)" in out
+    assert "last weights, after epoch 3 (step 30), are only in its last checkpoint" in " ".join(out.split())
     (folder / "space" / "metrics.json").write_text("{")
-    assert "collapsed" in run(folder, "space")[1]
-    change = [line | {"kl": kl, "mi": 1.0} for line, kl in zip([*lines, lines[-1]], (6.0, 5.0, 4.0, 1.5), strict=True)]
+    code, out, err = run(folder, "space")
+    assert (code, out) == (2, "")  # which weights these are is not known
+    assert "no log of the weights in it: give text to measure on" in err
+    (folder / "space" / "metrics.json").write_text('{"trained": {"best_step": 40}}')
+    later = [*lines, lines[-1] | {"step": 40}]
+    change = [line | {"kl": kl, "mi": 1.0} for line, kl in zip(later, (6.0, 5.0, 4.0, 1.5), strict=True)]
     log.write_text("\n".join(map(json.dumps, change)))
     assert "within 3 validations the KL fell from 6.00 to 1.50" in run(folder, "space")[1]
-    log.write_text(json.dumps({"event": "validation", "step": 10, "epoch": 1.0, "kl": 8.25}))
+    log.write_text(json.dumps({"event": "validation", "step": 40, "epoch": 1.0, "kl": 8.25}))
     code, out, err = run(folder, "space")
     assert (code, out) == (2, "")  # the KL alone is not enough
     assert "give text to measure on, such as --data my.txt" in err
@@ -606,8 +610,8 @@ def test_with_nothing_to_go_by_the_doctor_asks_for_text(folder: Path, log: str |
     code, out, err = run(folder, "space")
     assert (code, out) == (2, "")
     assert err == (
-        "textspace: space holds no examination, and no log that tells how its codes are: give text to measure on, "
-        "such as --data my.txt\n"
+        "textspace: space holds no examination, and no log of the weights in it: give text to measure on, such as "
+        "--data my.txt\n"
     )
 
 

@@ -223,10 +223,12 @@ def test_a_run_from_a_space_that_saved_nothing_is_not_resumed_with_a_first_phase
     trained(RECIPE, "run", init=tmp_path / "start")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     for init in (tmp_path / "start", None):
-        with pytest.raises(
-            TextspaceError, match=r"no checkpoint in .* to go on from: train without --resume, in a new folder"
-        ):
+        with pytest.raises(TextspaceError, match=r"no checkpoint in .* to resume from: train in a new folder"):
             trained(RECIPE, "run", init=init, resume=True)
+    (tmp_path / "run" / "metrics.json").unlink()  # as of a run that was killed before its first checkpoint
+    with pytest.raises(TextspaceError, match=r"started from another space and has no checkpoint yet: add --init"):
+        trained(RECIPE, "run", resume=True)
+    assert trained(RECIPE, "run", init=tmp_path / "start", resume=True)["started_from"] == str(tmp_path / "start")
     assert not (cache / "pretrained").exists()
 
 
@@ -263,7 +265,7 @@ def test_who_stops_the_first_phase_is_told_how_to_go_on(
             trained(RECIPE, "run")
     assert str(told.value) == f"stopped in the first phase; resume with --resume --out {tmp_path / 'run'}"
     assert checkpoints.newest(tmp_path / "run") is None
-    with pytest.raises(TextspaceError, match="run began with other text: go on with the same source and options"):
+    with pytest.raises(TextspaceError, match="run began with other text: resume with the same source and options"):
         trained(RECIPE, "run", corpus_of(tiny_sentences()[::-1]), resume=True)
     with pytest.raises(TextspaceError, match="run began with another recipe: resume with the same settings"):
         trained(RECIPE.but({"objective.free_bits.target": 7.0}), "run", resume=True)

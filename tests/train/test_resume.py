@@ -22,7 +22,7 @@ from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train import checkpoints
-from textspace.train.fit import _alone, train
+from textspace.train.fit import train
 from textspace.train.log import FETCH_EVERY
 from textspace.train.processes import Processes
 from textspace.train.rehearsal import rehearse
@@ -261,15 +261,28 @@ def test_processes_that_do_not_find_each_other_are_told(monkeypatch: pytest.Monk
         Processes("cpu")
 
 
-def test_two_runs_do_not_train_in_one_folder(workplace: Path) -> None:
-    recipe = small(RECIPES["vae"]).but(ONE_ALONE)
-    with _alone(workplace / "run", Processes("cpu")):
-        with pytest.raises(TextspaceError, match=r"another process trains in .*run: wait for it to end, or choose"):
-            train(workplace / "text.txt", recipe, workplace / "run", silent=True)
-        assert not (workplace / "run").exists()
-        with _alone(workplace / "another", Processes("cpu")):
-            pass
-    train(workplace / "text.txt", recipe, workplace / "run", silent=True, curves=False)
+def test_two_runs_do_not_train_in_one_folder_whatever_their_caches(workplace: Path, monkeypatch) -> None:
+    recipe, run = small(RECIPES["vae"]).but(ONE_ALONE), workplace / "run"
+    script = (
+        "import sys, pathlib; from textspace.files import alone_in\n"
+        "with alone_in(pathlib.Path(sys.argv[1]), 'choose another'): print('locked', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", script, str(run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TEXTSPACE_CACHE": str(workplace / "another cache")},
+    )
+    with other:
+        assert other.stdout and other.stdin
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(TextspaceError, match=r"another process works in .*run: wait for it to end, or choose"):
+            train(workplace / "text.txt", recipe, run, silent=True)
+        other.stdin.close()
+    assert not run.exists()
+    train(workplace / "text.txt", recipe, run, silent=True, curves=False)
+    assert not (run / ".lock").exists()
 
 
 def test_who_asked_for_more_epochs_need_not_ask_again(workplace: Path) -> None:

@@ -16,7 +16,7 @@ from textspace.noise import Noise
 from textspace.objectives import build_objective
 from textspace.recipes import RECIPES
 from textspace.schedules import Progress
-from textspace.train import checkpoints
+from textspace.train import checkpoints, validation
 from textspace.train.log import records
 from textspace.train.loop import Trainer
 from textspace.train.optimizers import Mover
@@ -265,10 +265,10 @@ def test_it_ends_where_there_is_no_mutual_information(trainer_of) -> None:
     assert told == "the mutual information is not known here: encoder and decoder move together from here on"
 
 
-def test_the_validations_mutual_information_decides(trainer_of) -> None:
+def test_the_validations_mutual_information_decides(trainer_of, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(AGGRESSIVE.but({"training.epochs": 4}))
     values = iter([1.0, 1.5, 1.5, 9.0])
-    trainer._codes_measured = lambda: {"mi": next(values)}
+    monkeypatch.setattr(validation, "_codes_measured", lambda *given: {"mi": next(values)})
     trained = trainer.run()
     lines = steps_of(trainer)
     one_sided = [line["epoch"] for line in lines if "moved" in line]

@@ -46,7 +46,7 @@ from textspace.errors import TextspaceError
 if TYPE_CHECKING:
     from textspace.config import Recipe
     from textspace.data.corpus import Corpus
-    from textspace.evaluate.examination import Examination
+    from textspace.evaluate.examination import Examination, History
     from textspace.evaluate.reports.report import Report
     from textspace.folder import Saved
     from textspace.space import Space
@@ -75,9 +75,9 @@ def doctor(
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Say in plain words whether a space's codes hold anything and fill the prior, and what to try if not.
+    """Check a space for posterior collapse, and suggest what to try.
 
-    Without --data the diagnosis rests on what was measured when the space was trained.
+    Without --data the diagnosis rests on what training measured of the weights that the space has.
 
     Examples:
 
@@ -86,29 +86,31 @@ def doctor(
       textspace doctor my-space --data held-out.txt --out pictures/my-space
     """
     from textspace import folder as folders
-    from textspace.evaluate.examination import draw_examination, validations
+    from textspace.evaluate.examination import History, draw_examination
     from textspace.space import Space
 
     check_has_data(data, split=split, text_column=text_column, header=header)
-    history = validations(folder)
     if data is None:
         saved = folders.load(folder)
-        recipe, examination = saved.recipe, _remembered(folder, saved, history)
+        recipe, history = saved.recipe, History.of(folder, saved.metrics)
+        examination = _remembered(folder, saved, history)
     else:
         space = Space.load(folder, device)
-        recipe = space.recipe
+        recipe, history = space.recipe, History.of(folder, space.metrics)
         corpus = uncut_corpus(data, split, space.recipe, text_column, None, header)
         examination = _examined(space, corpus, history, seed)
     stem = _picture_stem(folder if out is None else out)
     not_drawn: TextspaceError | None = None
     try:
-        pictures = draw_examination(examination, history, stem)
+        pictures = draw_examination(examination, history.lines, stem)
     except TextspaceError as error:
         pictures, not_drawn = [], error
     if as_json:
-        print_json(examination.to_dict() | {"pictures": [str(path) for path in pictures]})
+        validated = {"kept": history.kept, "last": history.last or history.kept}
+        print_json(examination.to_dict() | validated | {"pictures": [str(path) for path in pictures]})
     else:
-        _print_numbers(examination, recipe)
+        _print_numbers(examination, recipe, history.last if data is None else None)
+        _print_kept(history)
         typer.echo(str(examination.diagnosis))
         if pictures:
             typer.echo(f"The picture is in {pictures[0]} and {pictures[1].name}.")
@@ -126,29 +128,29 @@ def _picture_stem(out: Path) -> Path:
     return out.with_suffix("") if out.suffix in (".png", ".svg") else out
 
 
-def _remembered(folder: Path, saved: Saved, history: list[dict[str, Any]]) -> Examination:
+def _remembered(folder: Path, saved: Saved, history: History) -> Examination:
     """The examination that training left; without one, what the log says of the weights that were kept."""
     from textspace.evaluate.doctor import diagnose, measures_of
-    from textspace.evaluate.examination import Examination, earlier_validations, epochs_of
+    from textspace.evaluate.examination import Examination
 
-    earlier = earlier_validations(history, saved.metrics)
     stored = saved.metrics.get("examination")
     if stored is not None:
         try:
             found = Examination.from_dict(stored)
         except TextspaceError:
             raise TextspaceError(f"the examination stored in {folder} is damaged: {_GIVE_DATA}") from None
-        return replace(found, diagnosis=diagnose(found.numbers, saved.recipe, earlier, epochs_of(history)))
-    kept = history[len(earlier)] if len(earlier) < len(history) else {}
+        diagnosis = diagnose(found.numbers, saved.recipe, history.earlier, history.epochs)
+        return replace(found, diagnosis=diagnosis)
+    kept = history.kept or {}
     numbers = {name: kept[name] for name in measures_of(saved.recipe) if name in kept}
-    diagnosis = diagnose(numbers, saved.recipe, earlier, epochs_of(history))
+    diagnosis = diagnose(numbers, saved.recipe, history.earlier, history.epochs)
     if diagnosis.state == "unknown" and saved.recipe.posterior is not None:
-        raise TextspaceError(f"{folder} holds no examination, and no log that tells how its codes are: {_GIVE_DATA}")
+        raise TextspaceError(f"{folder} holds no examination, and no log of the weights in it: {_GIVE_DATA}")
     return Examination(numbers, None, diagnosis)
 
 
-def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed: int) -> Examination:
-    from textspace.evaluate.examination import earlier_validations, epochs_of, examine
+def _examined(space: Space, corpus: Corpus, history: History, seed: int) -> Examination:
+    from textspace.evaluate.examination import examine
 
     parts = [corpus.splits["valid"]] if "valid" in corpus.splits else list(corpus.splits.values())
     total, records = some_records(parts, EXAMINED)
@@ -161,13 +163,14 @@ def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed:
         space.of_normalised().read(texts),
         space.recipe,
         seed=seed,
-        history=earlier_validations(history, space.metrics),
-        epochs=epochs_of(history),
+        history=history.earlier,
+        epochs=history.epochs,
         progress=True,
     )
 
 
-def _print_numbers(examination: Examination, recipe: Recipe) -> None:
+def _print_numbers(examination: Examination, recipe: Recipe, last: dict[str, Any] | None) -> None:
+    """The numbers of the weights that the space has, and beside them those of the run's last ones, if these differ."""
     from textspace.evaluate.doctor import measures_of
 
     words = measures_of(recipe)
@@ -177,10 +180,22 @@ def _print_numbers(examination: Examination, recipe: Recipe) -> None:
         known = estimates.get(name)
         side = f", {known.bound} bound" if known and known.bound in ("lower", "upper") else ""
         shown = f"{value:.0f}" if name == "active_units" else str(known) if known else f"{value:.2f}"
-        rows.append((f"{words.get(name, name)}{side}", shown))
+        row = (f"{words.get(name, name)}{side}", shown)
+        rows.append((*row, f"{last[name]:.2f}" if name in last else "") if last else row)
+    columns = {"measure": "left", "value ± standard error": "right"}
     if rows:
-        print_table({"measure": "left", "value ± standard error": "right"}, rows)
+        print_table(columns | ({"last weights": "right"} if last else {}), rows)
         typer.echo()
+
+
+def _print_kept(history: History) -> None:
+    """Which weights the space has, where the run went on after them."""
+    if history.kept and history.last:
+        kept, last = (f"epoch {line['epoch']:g} (step {line['step']:,})" for line in (history.kept, history.last))
+        typer.echo(
+            f"The diagnosis describes the weights in the space, kept after {kept}. The run's last weights, after "
+            f"{last}, are only in its last checkpoint.\n"
+        )
 
 
 # Evaluation

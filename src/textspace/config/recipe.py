@@ -110,10 +110,10 @@ class Recipe(Config):
                 f"objective {kinds['objective']!r} and training.update {kinds['training.update']!r} do not fit: "
                 "objective 'dual-kl' needs training.update 'alternating', which trains its dual function and no other"
             )
-        if (needed := self.training.criterion) in ("mim", "iwae") and kinds["objective"] != needed:
+        if self.training.criterion == "iwae" and kinds["objective"] != "iwae":
             raise ValueError(
-                f"training.criterion {needed!r} needs objective {needed!r}, and this is {kinds['objective']!r}: "
-                "use criterion 'elbo' or 'reconstruction'"
+                f"training.criterion 'iwae' needs objective 'iwae', and this is {kinds['objective']!r}: "
+                "use criterion 'objective', 'elbo' or 'reconstruction'"
             )
         if kinds["training.update"] == "aggressive" and self.posterior is None:
             raise ValueError("training.update 'aggressive' needs an encoder, and a language model has none")

@@ -29,6 +29,11 @@ def _spelled_out(precision: Any) -> Any:
     return "float32" if precision == "fp32" else precision
 
 
+def _without_mim(criterion: Any) -> Any:
+    """Earlier versions named the objective of mutual-information learning."""
+    return "objective" if criterion == "mim" else criterion
+
+
 class Optimizer(Config):
     kind: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: Positive = 0.5
@@ -131,9 +136,13 @@ class Training(Config):
     """Largest norm of the gradient."""
     patience: Count | None = None
     """Stop after this many validations in a row without improvement."""
-    criterion: Literal["elbo", "reconstruction", "mim", "iwae"] = "elbo"
-    """Best weights have the lowest validation value of: the negative ELBO at KL weight 1 (a language model's exact
-    negative log-likelihood), the reconstruction alone, or the loss of objective 'mim' or 'iwae'."""
+    criterion: Annotated[
+        Literal["objective", "elbo", "iwae", "reconstruction", "last"], BeforeValidator(_without_mim)
+    ] = "objective"
+    """Keep the weights with the lowest validation value of this; `plateau` and `patience` watch it too. `objective`:
+    the recipe's own loss at the final weights of its schedules. `elbo`: the negative ELBO at KL weight 1 (`objective`
+    where the posterior has no density). `iwae`: the bound of objective 'iwae'. `reconstruction`: that alone. `last`:
+    keep the last epoch's weights, and watch the objective. For a language model all but `last` are the exact NLL."""
     validate_every: Count | None = None
     """Validate after this many steps too, for curves; the rules above act on the validation that ends an epoch."""
     checkpoint_every: Count | None = None
@@ -154,6 +163,15 @@ class Training(Config):
                 raise ValueError(f"there is no plateau preset {name!r}: {nearest(name, PLATEAU_PRESETS)}")
             values = {**values, "plateau": PLATEAU_PRESETS[name]}
         return values
+
+    @model_validator(mode="after")
+    def _keeps_the_last(self) -> Training:
+        if self.criterion == "last" and self.plateau is not None and self.plateau.reload_best:
+            raise ValueError(
+                "training.criterion 'last' keeps the last weights, and training.plateau.reload_best returns to the "
+                "best: set training.plateau.reload_best=false, or another criterion"
+            )
+        return self
 
 
 class Pretraining(Config):

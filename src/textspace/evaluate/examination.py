@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.doctor import Diagnosis, State, diagnose, known_numbers, measures_of
 from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.evaluate.posterior import ACTIVE_ABOVE, PosteriorStatistics, posterior_statistics
+from textspace.files import read_json
+from textspace.train import checkpoints
 
 if TYPE_CHECKING:
     from textspace.data.encoded import EncodedSplit
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Examination",
+    "History",
     "courses",
     "draw_examination",
-    "earlier_validations",
     "epochs_of",
     "examine",
     "validations",
@@ -107,12 +109,50 @@ def validations(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def earlier_validations(history: Sequence[Line], metrics: Mapping[str, Any]) -> Sequence[Line]:
-    """The validations before the one whose weights were kept; before the last, where that is not known."""
-    trained = metrics.get("trained")
-    kept = trained.get("best_step") if isinstance(trained, Mapping) else None
-    steps = [line.get("step") for line in history]
-    return history[: steps.index(kept)] if kept in steps else history[:-1]
+class History(NamedTuple):
+    """The validations of a run, seen from the weights that were kept."""
+
+    lines: list[dict[str, Any]]
+    kept: dict[str, Any] | None
+    """The one that measured the kept weights; None where that is not known."""
+
+    @classmethod
+    def of(cls, folder: Path, metrics: Mapping[str, Any]) -> History:
+        """Of the run in a space's folder, whose record is `metrics`."""
+        lines, step = validations(folder), kept_step(folder, metrics)
+        return cls(lines, next((line for line in lines if step is not None and line.get("step") == step), None))
+
+    @property
+    def earlier(self) -> list[dict[str, Any]]:
+        """Those before the kept weights'; before the last, where these are not known."""
+        return self.lines[: self.lines.index(self.kept)] if self.kept else self.lines[:-1]
+
+    @property
+    def last(self) -> dict[str, Any] | None:
+        """The last one, where it measured other weights than those that were kept."""
+        return self.lines[-1] if self.kept and self.lines[-1] is not self.kept else None
+
+    @property
+    def epochs(self) -> float | None:
+        """How long the run was."""
+        return epochs_of(self.lines)
+
+
+def kept_step(folder: Path, metrics: Mapping[str, Any]) -> int | None:
+    """The step of the weights that a space has; None where that is not known.
+
+    The space's record says it. Of a run that an earlier version has not finished only its last checkpoint does, with
+    which these weights were written.
+    """
+    for name, key in (("kept", "step"), ("trained", "best_step")):
+        found = metrics.get(name)
+        step = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(step, int):
+            return step
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        if newest := checkpoints.newest(folder):
+            return int(read_json(newest / "state.json")["selection"]["best_step"])
+    return None
 
 
 def epochs_of(history: Sequence[Line]) -> float | None:

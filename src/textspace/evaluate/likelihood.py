@@ -87,6 +87,7 @@ def likelihood(
     encoder_split: EncodedSplit | None = None,
     share: tuple[int, int] = (0, 1),
     precision: Precision = "float32",
+    watch: Callable[[Pass], None] | None = None,
     progress: bool = False,
 ) -> Likelihood:
     """Reconstruction, KL, ELBO and the importance-weighted bound of every sentence of a split.
@@ -117,6 +118,7 @@ def likelihood(
         share: (i, n): compute the i-th of n shares of the batches only and leave zeros elsewhere.
         precision: of the factors of the decoder's matrix products, most of the work: "tf32" and "bf16" are faster on a
             GPU. Posteriors, their samples and log p(z) - log q(z|x) stay as they are.
+        watch: takes each pass with samples of the posterior.
         progress: show a bar.
     """
     _check(model, samples, end_token, lengths, priors, proposal_scale)
@@ -143,7 +145,16 @@ def likelihood(
     log_length_N = None if lengths is None else _log_lengths(lengths, split)
     log_length_on_device_N = None if log_length_N is None else torch.from_numpy(log_length_N).to(device)
     asked = _Asked(
-        samples, end_token, priors or {}, proposal_scale, chunk, at_once, precision, keep_tokens, [*per_dimension]
+        samples,
+        end_token,
+        priors or {},
+        proposal_scale,
+        chunk,
+        at_once,
+        precision,
+        keep_tokens,
+        [*per_dimension],
+        watch,
     )
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
 
@@ -294,6 +305,7 @@ class _Asked:
     keep_tokens: bool
     factorised: list[str]
     """Sites whose KL is kept of each dimension."""
+    watch: Callable[[Pass], None] | None
 
 
 @dataclass(frozen=True)
@@ -343,6 +355,8 @@ def _score(model: Model, batch: Batch, seed: int, asked: _Asked, log_length_N: T
     log_px_BT = torch.zeros((), device=device) if asked.keep_tokens else None
     log_weights = []
     for part, passed in passes(wanted, lambda q: q):
+        if asked.watch is not None:
+            asked.watch(passed)
         columns["reconstruction"] = columns["reconstruction"] - log_px(passed).mean(0) * part
         if log_px_BT is not None:
             log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0) * part

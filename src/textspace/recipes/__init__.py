@@ -33,6 +33,7 @@ _DEFAULT = derived(
         "training.optimizer": {"kind": "adam", "lr": 2e-3},
         "training.epochs": 20,
         "training.plateau": {"patience": 1, "max_decays": 4},
+        "training.criterion": "objective",
     },
 )
 

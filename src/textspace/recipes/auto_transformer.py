@@ -49,6 +49,7 @@ _TRANSFORMER_VAE = derived(
             "schedule": {"kind": "inverse-root", "over": 0.1, "unit": "run"},
         },
         "training.plateau": None,
+        "training.criterion": "objective",
         "training.epochs": 3,
     },
 )

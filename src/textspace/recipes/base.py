@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from textspace.config import Recipe, RecurrentEncoder, TransformerDecoder, TransformerEncoder
+from textspace.config import Recipe, RecurrentEncoder, Training, TransformerDecoder, TransformerEncoder
 from textspace.errors import TextspaceError, nearest
 
 __all__ = ["BOWMAN_2016", "LI_2019", "SIZES", "VAE", "WARM_UP", "derived", "sized"]
@@ -27,6 +27,7 @@ VAE = Recipe(
     about="Variational autoencoder of sentences, LSTM 256 on both sides, 32 latent dimensions: the baseline, which "
     "collapses on most corpora.",
     citation=LI_2019,
+    training=Training(criterion="elbo"),  # the published code validates at KL weight 1, free bits or not
 )
 
 

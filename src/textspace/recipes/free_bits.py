@@ -101,7 +101,7 @@ RECIPES = [
         "beta-vae",
         "`vae` with half the KL's weight throughout: fuller codes at a worse likelihood.",
         _HIGGINS_2017,
-        {"objective.kl_weight": 0.5},
+        {"objective.kl_weight": 0.5, "training.criterion": "objective"},
     ),
     derived(
         VAE,

@@ -48,7 +48,7 @@ _SMIM = derived(
     "Mutual-information learning, GRU 512, 512 latent dimensions: good copies from narrow codes that do not fill the "
     "prior.",
     _LIVNE_2020,
-    {"objective": {"kind": "mim"}, "training.criterion": "mim"},
+    {"objective": {"kind": "mim"}, "training.criterion": "objective"},
 )
 
 RECIPES = [

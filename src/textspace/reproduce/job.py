@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import validations
-from textspace.files import write_file
+from textspace.files import alone_in, write_file
 from textspace.reproduce.table import ELSEWHERE
 from textspace.token_losses import Precision
 from textspace.train import checkpoints
@@ -154,21 +152,9 @@ class Job:
         return self.is_scored(numbers) and same and known.issuperset(self.measures)
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> AbstractContextManager[None]:
     """While nobody else works in the folder of a run, made where there is none."""
-    lock = FileLock(folder / ".lock", timeout=0)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise TextspaceError(f"another process works in {folder}: wait for it to end, or {ELSEWHERE}") from None
-    except OSError as error:
-        raise TextspaceError(f"could not write {folder}: {error.strerror or error}; {ELSEWHERE}") from None
-    try:
-        yield
-    finally:
-        lock.release()
+    return alone_in(folder, ELSEWHERE)
 
 
 def _digest(recipe: Recipe) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from textspace import folder as folders
 from textspace.config import Recipe
@@ -16,9 +17,10 @@ from textspace.errors import TextspaceError
 from textspace.files import check_no_file, write_file
 from textspace.model import Model
 from textspace.train import checkpoints
-from textspace.train.resuming import weight_relevant
+from textspace.train.record import is_unfinished
+from textspace.train.resuming import can_continue
 
-__all__ = ["Beginning", "Noted", "check_free"]
+__all__ = ["Beginning", "Noted", "check_free", "recipe_of_run"]
 
 BEGUN = "begun.json"
 
@@ -28,9 +30,17 @@ def check_free(folder: Path, recipe: Recipe) -> None:
     check_no_file(folder, "choose another folder with --out")
     if checkpoints.newest(folder) is not None:
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
-    if (folder / folders.METRICS).exists():
+    if (folder / folders.METRICS).exists() and not is_unfinished(folder):
         raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
     folders.check_overwrites(folder, recipe, BEGUN, "training")
+
+
+def recipe_of_run(folder: Path) -> Recipe | None:
+    """The recipe of a run, even of one that was killed before it wrote recipe.json; None where there is no run."""
+    if (folder / folders.RECIPE).is_file():
+        return Recipe.load(folder / folders.RECIPE)
+    noted = Noted.read(folder)
+    return Recipe.parse(noted.recipe) if noted and noted.recipe else None
 
 
 @dataclass(frozen=True)
@@ -42,16 +52,19 @@ class Noted:
         weights: digest of those of the space that it started from; None where there was none.
         sketch: of the text that space had learnt from.
         mixing: how several sources share an epoch; None where a run of an earlier version has not noted it.
+        recipe: its plain data; None where a run of an earlier version has not noted it.
     """
 
     data: str
     weights: str | None = None
     sketch: str | None = None
     mixing: Mixing | None = None
+    recipe: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, data: str, beginning: Beginning) -> Noted:
-        return cls(data, beginning.start_digest, beginning.learnt_before, beginning.mixing)
+    def of(cls, data: str, beginning: Beginning, recipe: Recipe) -> Noted:
+        plain = json.loads(recipe.to_json())
+        return cls(data, beginning.start_digest, beginning.learnt_before, beginning.mixing, plain)
 
     @classmethod
     def read(cls, folder: Path) -> Noted | None:
@@ -75,7 +88,7 @@ class Beginning:
     Args:
         tokenizer: the one that is there already; None to learn one.
         resumed: whether it has begun before.
-        goes_on: whether there are weights of its own to go on with.
+        goes_on: whether it has a checkpoint to continue from.
         has_first_phase: whether it begins with the first phase of its recipe.
         start: the space that it starts from.
         init: the folder of that space.
@@ -101,17 +114,31 @@ class Beginning:
         noted = Noted.read(resumed)
         if start and noted and checkpoints.digest(start.model) != noted.weights:
             raise TextspaceError(f"the run in {resumed} did not start from {init}: leave out --init to resume it")
+        goes_on = checkpoints.newest(resumed) is not None
+        if not goes_on and not is_unfinished(resumed):
+            raise TextspaceError(
+                f"there is no checkpoint in {resumed} to resume from: train in a new folder (--init {resumed} starts from "
+                "its weights)"
+            )
+        if not goes_on and noted and noted.weights and start is None:
+            raise TextspaceError(
+                f"the run in {resumed} started from another space and has no checkpoint yet: add --init with that space"
+            )
         mixed = (noted and noted.mixing) or mixing or "all"
         if mixing not in (None, mixed):
             raise TextspaceError(
                 f"the run in {resumed} began with --mixing {mixed}: leave out --mixing {mixing} to resume it"
             )
-        two_phases = recipe.pretrain is not None and not (start or (noted and noted.weights))
-        goes_on = not two_phases or checkpoints.newest(resumed) is not None
-        if weight_relevant(Recipe.load(resumed / folders.RECIPE)) != weight_relevant(recipe):
+        stored = recipe_of_run(resumed)
+        if stored is None:
+            raise TextspaceError(f"{resumed} holds no run to resume: leave out --resume to begin one there")
+        if not can_continue(stored, recipe):
             raise TextspaceError(f"the run in {resumed} began with another recipe: resume with the same settings")
-        tokenizer = folders.load_tokenizer(resumed, recipe)
-        return cls(tokenizer, True, goes_on, two_phases and not goes_on, mixing=mixed)
+        if goes_on:
+            return cls(folders.load_tokenizer(resumed, recipe), True, True, False, mixing=mixed)
+        # It was stopped before its first checkpoint, and starts over.
+        two_phases = recipe.pretrain is not None and start is None
+        return cls(start.tokenizer if start else None, True, False, two_phases, start, init, mixed)
 
     @property
     def start_digest(self) -> str | None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 import textspace
 from textspace import folder as folders
@@ -24,10 +21,10 @@ from textspace.data.options import ReadOptions
 from textspace.data.preparing import Prepared, cache_folder, needed_splits, prepare
 from textspace.encoding import is_on
 from textspace.errors import TextspaceError
-from textspace.evaluate.examination import earlier_validations, examine
+from textspace.evaluate.examination import History, examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.sources import estimates_by_source, source_names
-from textspace.files import write_file
+from textspace.files import alone_in, check_no_file, read_json, write_file
 from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.noise import seed_of
@@ -40,6 +37,7 @@ from textspace.train.loop import Interrupted, Trained, Trainer
 from textspace.train.notes import notes_on, unknown_shares
 from textspace.train.pretraining import pretrain
 from textspace.train.processes import Processes
+from textspace.train.record import KEPT, TRAINED, RunRecord
 from textspace.train.resuming import with_own_length_of_first_phase
 
 __all__ = ["train"]
@@ -76,46 +74,28 @@ def train(
         say: takes each line about the data and the result.
 
     Returns:
-        How the run ended. The folder holds `recipe.json`, `tokenizer.json`, `model.safetensors` (the best weights),
-        `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and `curves.svg`, and `checkpoints/`;
-        `begun.json` says what it began with; with a pretrained encoder there is also `encoder/`; of a two-phase recipe
-        also `pretraining.json`, `pretraining.jsonl` and `pretraining-curves.png` of the first phase.
+        How the run ended. The folder holds `recipe.json`, `tokenizer.json`, `model.safetensors` (the weights that
+        `training.criterion` keeps), `metrics.json`, a model card `README.md`, `steps.jsonl`, `curves.png` and
+        `curves.svg`, and `checkpoints/`; `begun.json` says what it began with; with a pretrained encoder there is also
+        `encoder/`; of a two-phase recipe also `pretraining.json`, `pretraining.jsonl` and `pretraining-curves.png` of
+        the first phase.
     """
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     options = options or ReadOptions()
     folder = folders.named(out)
-    if not resume:
-        check_free(folder, recipe)
     recipe = recipe if resume else with_own_length_of_first_phase(recipe)
     processes = Processes(device)
     if processes.count > 1 and "-" in (source if isinstance(source, list | tuple) else [source]):
         raise TextspaceError("several processes cannot read one standard input: write the text to a file first")
-    with _alone(folder, processes):
+    check_no_file(folder, "choose another folder with --out")
+    # The first process holds the lock for all of them.
+    with alone_in(folder, "choose another folder with --out") if processes.first else nullcontext():
+        if not resume:
+            check_free(folder, recipe)
         corpus = source if isinstance(source, Corpus) else open_corpus(source, options, normalise=recipe.text.normalise)
         beginning = Beginning.of(recipe, folder if resume else None, init, options.mixing or corpus.mixing)
         recipe = beginning.with_own_tokenizer(recipe)
         return _trained(corpus, recipe, folder, beginning, processes, silent, curves, say)
-
-
-@contextmanager
-def _alone(folder: Path, processes: Processes) -> Iterator[None]:
-    """One run at a time in a folder; the first of its processes sees to it."""
-    name = sha256(str(folder.resolve()).encode()).hexdigest()[:24]
-    lock = FileLock(cache_folder() / "running" / name)
-    try:
-        if processes.first:
-            Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-    except Timeout:
-        raise TextspaceError(
-            f"another process trains in {folder}: wait for it to end, or choose another folder with --out"
-        ) from None
-    except OSError:  # a cache that cannot be written is told by those who need it
-        pass
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _trained(
@@ -139,16 +119,19 @@ def _trained(
         for line in notes:
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing, or of another model
-        if not beginning.resumed:
+        noted = Noted.read(folder) if beginning.resumed else None
+        if noted and noted.data != prepared.fingerprint:
+            raise TextspaceError(f"the run in {folder} began with other text: resume with the same source and options")
+        if not beginning.goes_on:  # in this order: what resuming needs comes first, and nothing is half written
+            Noted.of(prepared.fingerprint, beginning, recipe).write(folder)
             write_file(folder / folders.RECIPE, recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
-            Noted.of(prepared.fingerprint, beginning).write(folder)
+        record = RunRecord(folder, _facts(corpus, recipe, prepared, splits, model, notes, folder, beginning))
+        record.begin()
     processes.wait()
     if not processes.first:
         prepared = prepare(corpus, recipe, tokenizer=folders.load_tokenizer(folder, recipe))
         splits, model = made(prepared)
-    if (noted := Noted.read(folder)) and noted.data != prepared.fingerprint:
-        raise TextspaceError(f"the run in {folder} began with other text: go on with the same source and options")
     if beginning.has_first_phase:
         _first_phase(recipe, model, prepared, folder, beginning.mixing, processes, silent, say)
     trainer = Trainer(
@@ -161,6 +144,7 @@ def _trained(
         processes=processes,
         mixing=beginning.mixing,
         silent=silent,
+        **({"write_best": record.replace_weights} if processes.first else {}),
     )
     if beginning.goes_on:
         trainer.resume()
@@ -168,22 +152,10 @@ def _trained(
             write_file(folder / folders.RECIPE, recipe.to_json().encode())
     trained = trainer.run()
     if processes.first:
-        metrics: dict[str, Any] = {
-            "textspace": textspace.__version__,
-            "source": corpus.name,
-            TRAINING_TEXT: _text_of_training(prepared, folder),
-            "trained": asdict(trained),
-            "parameters": model.parameter_counts(),
-            "report": notes,
-            "unknown": unknown_shares(splits),
-            METRIC: Lengths.of(splits["train"].lengths - 2, recipe.text.max_tokens).to_dict(),
-        }
-        if beginning.init is not None:
-            metrics["started_from"] = str(beginning.init)
-        if len(corpus.sources) > 1:
-            metrics |= {"sources": list(source_names(corpus)), "mixing": beginning.mixing}
+        kept = trainer.selection.weights_kept(trained.criterion)
+        metrics: dict[str, Any] = record.facts | {TRAINED: asdict(trained), KEPT: kept._asdict()}
         with suppress(OSError, ValueError):  # not there, or damaged
-            metrics["pretraining"] = json.loads((folder / PRETRAINING).read_text(encoding="utf-8"))
+            metrics["pretraining"] = read_json(folder / PRETRAINING)
         seed = seed_of(recipe.training.seed, "validation")  # as validations have it, so that they say the same
         for name in ("valid", "test"):
             if name in splits and len(splits[name]):
@@ -195,7 +167,7 @@ def _trained(
                         for source, found in apart.items()
                     }
                 if name == "valid":
-                    history = earlier_validations(trainer.history, metrics)
+                    history = History.of(folder, metrics).earlier
                     epochs = trainer.stream.position
                     examination = examine(
                         model, splits[name], recipe, seed=seed, scored=measured, history=history, epochs=epochs
@@ -215,6 +187,33 @@ def _trained(
                 draw_curves(folder / PRETRAINING_LOG, folder / "pretraining-curves", unit)
     processes.wait()
     return trained
+
+
+def _facts(
+    corpus: Corpus,
+    recipe: Recipe,
+    prepared: Prepared,
+    splits: dict[str, EncodedSplit],
+    model: Model,
+    notes: list[str],
+    folder: Path,
+    beginning: Beginning,
+) -> dict[str, Any]:
+    """What a space's record says of the text and the model, whatever training will bring."""
+    facts: dict[str, Any] = {
+        "textspace": textspace.__version__,
+        "source": corpus.name,
+        TRAINING_TEXT: _text_of_training(prepared, folder),
+        "parameters": model.parameter_counts(),
+        "report": notes,
+        "unknown": unknown_shares(splits),
+        METRIC: Lengths.of(splits["train"].lengths - 2, recipe.text.max_tokens).to_dict(),
+    }
+    if beginning.init is not None:
+        facts["started_from"] = str(beginning.init)
+    if len(corpus.sources) > 1:
+        facts |= {"sources": list(source_names(corpus)), "mixing": beginning.mixing}
+    return facts
 
 
 def _text_of_training(prepared: Prepared, folder: Path) -> dict[str, Any]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from textspace.config import IwaeObjective, Recipe
+from textspace.config import Recipe
 from textspace.data.batching import Mixing
 from textspace.data.encoded import EncodedSplit
 from textspace.errors import TextspaceError
 from textspace.evaluate.doctor import State, diagnose
 from textspace.evaluate.examination import validations
-from textspace.evaluate.likelihood import likelihood
-from textspace.evaluate.posterior import posterior_statistics
 from textspace.model import Model
 from textspace.noise import seed_of
 from textspace.objectives import build_objective
@@ -28,16 +25,29 @@ from textspace.schedules import Progress, schedule
 from textspace.train import checkpoints
 from textspace.train.log import FETCH_EVERY, Display, NotFiniteError, StepLog
 from textspace.train.processes import Processes
-from textspace.train.resuming import own_random_states, random_states, weight_relevant
-from textspace.train.selection import CRITERIA, Selection
+from textspace.train.resuming import can_continue, own_random_states, random_states
+from textspace.train.selection import Criterion, Kept, Selection
 from textspace.train.signals import stop_asked
 from textspace.train.stream import BatchStream
 from textspace.train.updates import Turn, build_update
+from textspace.train.validation import Validation, validate
 
 __all__ = ["Interrupted", "Trained", "Trainer"]
 
 
-SHOWN = ("nll", "elbo", "dual_elbo", "mim", "reconstruction", "kl", "dual_kl", "mi", "active_units", "feature_cosine")
+SHOWN = (
+    "objective",
+    "nll",
+    "elbo",
+    "dual_elbo",
+    "mim",
+    "reconstruction",
+    "kl",
+    "dual_kl",
+    "mi",
+    "active_units",
+    "feature_cosine",
+)
 """Numbers of a validation that are displayed."""
 UNSAVED_SECONDS, UNSAVED_STEPS = 30, 500
 """How much of a run may be lost when it is killed, where the recipe does not say."""
@@ -56,7 +66,7 @@ class Trained:
     seconds: float
     """Wall time of all training up to the stop, resumed parts included."""
     best: float
-    """Lowest value of the criterion."""
+    """The criterion's value of the weights that were kept, mostly its lowest."""
     best_step: int
     criterion: str
     stopped: str
@@ -64,6 +74,13 @@ class Trained:
     parameters: int
     encoder_updates: int
     decoder_updates: int
+    best_epoch: float
+    last: float
+    """The criterion's value at the last validation."""
+
+
+def _write_weights(path: Path, tensors: Mapping[str, torch.Tensor], kept: Kept) -> None:
+    checkpoints.write_tensors(path, tensors)
 
 
 class Trainer:
@@ -79,6 +96,7 @@ class Trainer:
         processes: the device and the other processes.
         mixing: how several sources share an epoch.
         silent: show nothing.
+        write_best: replaces the file of the best weights.
     """
 
     def __init__(
@@ -93,12 +111,13 @@ class Trainer:
         processes: Processes | None = None,
         mixing: Mixing = "all",
         silent: bool = False,
+        write_best: Callable[[Path, Mapping[str, torch.Tensor], Kept], None] = _write_weights,
     ) -> None:
         self.recipe, self.training = recipe, recipe.training
         self.processes = processes or Processes()
         self.processes.check_precision(self.training.precision)
         self.model = model.to(self.processes.device)
-        self.valid, self.folder, self.data = valid, folder, data
+        self.valid, self.folder, self.data, self._write_best = valid, folder, data, write_best
         self.silent = silent or not self.processes.first
 
         def batches(purpose: str) -> BatchStream:
@@ -107,11 +126,13 @@ class Trainer:
             return BatchStream(train, self.training.batch, seed=seed, mixing=mixing, rank=rank, processes=count)
 
         self.stream = batches("batches")
-        objective = build_objective(recipe, model)
+        self.objective = build_objective(recipe, model)
         own_stream = batches("batches of the update rule")
-        self.update = build_update(model, objective, self.training, self.processes, own_stream)
+        self.update = build_update(model, self.objective, self.training, self.processes, own_stream)
         self.rate_schedule = schedule(self.training.optimizer.schedule)
-        self.selection = Selection()
+        self.selection, self.criterion = Selection(), Criterion.of(recipe)
+        self.final_weights: dict[str, float] = {}
+        """Of the objective's terms when all schedules have ended, as validations take them."""
         self.best_weights = {name: tensor.clone() for name, tensor in checkpoints.weights(model).items()}
         self.history: list[dict[str, Any]] = []
         """All validations so far."""
@@ -128,6 +149,8 @@ class Trainer:
         self._saved_at = 0.0
         """Seconds of training at the last checkpoint."""
         self._best_is_unsaved = False
+        self._selected_otherwise = False
+        """Whether the run that is resumed kept its weights by another criterion."""
         self._log_bytes = 0
         self._random_states: dict[str, torch.Tensor] = {}
 
@@ -138,6 +161,8 @@ class Trainer:
         path = self.folder / "steps.jsonl" if self.processes.first else None
         self.log = StepLog(path, self._log_bytes, self.update.mover.bad_steps)
         self.history = validations(self.folder) if self.step else []
+        if self._selected_otherwise:
+            self._measure_kept_anew()
         began = time.monotonic() - self.seconds
         stopped = self._finished()
         try:
@@ -161,7 +186,7 @@ class Trainer:
                     if epoch_ends:
                         self._end_epoch()
                     elif self._due(self.training.validate_every):
-                        self._validate()
+                        self._log_validation(self._measured(), kept=False)
                     self.seconds = time.monotonic() - began
                     stopped = self._finished()
                     if interrupted or stopped or self._save_is_due(epoch_ends):
@@ -222,21 +247,23 @@ class Trainer:
         return None
 
     def _end_epoch(self) -> None:
-        """Validate, say how the codes are when that has changed, and do what the selection rules say."""
-        numbers = self._validate()
+        """Validate, keep weights, say how the codes are when that has changed, and do what the selection rules say."""
+        numbers = self._measured()
+        value = self._criterion(numbers)
+        verdict = self.selection.judge(value, self.stream.epoch + 1, self.training)
+        kept = verdict.improved or self.criterion.keeps_last
+        if kept:
+            self.selection.keep(value, self.step, self.stream.position)
+            for name, tensor in checkpoints.weights(self.model).items():
+                self.best_weights[name].copy_(tensor)
+            self._best_is_unsaved = True
+        self._log_validation(numbers, kept)
         if told := self.log.passed_over():
             self.display.say(told)
         diagnosis = diagnose(numbers, self.recipe, self.history[:-1], self.stream.position)
         if diagnosis.state not in (self.diagnosed, "unknown") and self.stream.epoch > 0:
             self.display.say(f"doctor, after epoch {self.stream.position:g}: {diagnosis}")
             self.diagnosed, self.told = diagnosis.state, str(diagnosis)
-        epoch = self.stream.epoch + 1
-        verdict = self.selection.judge(self._criterion(numbers), epoch, self.training)
-        if verdict.improved:
-            self.selection.best_step = self.step
-            for name, tensor in checkpoints.weights(self.model).items():
-                self.best_weights[name].copy_(tensor)
-            self._best_is_unsaved = True
         if verdict.reload_best:
             checkpoints.load_weights(self.model, self.best_weights, "memory")
             self.update.forget()
@@ -244,55 +271,38 @@ class Trainer:
             self.display.say(told)
         self.ended = verdict.stop
 
-    def _criterion(self, numbers: dict[str, float]) -> float:
-        return numbers["nll" if self.criterion == "iwae" else self.criterion]
+    def _criterion(self, numbers: Mapping[str, float]) -> float:
+        return numbers[self.criterion.number]
 
-    @property
-    def criterion(self) -> str:
-        """Which validation number selects: the recipe's choice, or what stands for the ELBO where there is none."""
-        if self.training.criterion == "reconstruction" or self.model.posterior is None:
-            return "nll" if self.model.posterior is None else "reconstruction"
-        if self.model.posterior.has_log_prob:
-            return self.training.criterion
-        return "reconstruction" if self.model.dual is None else "dual_elbo"
-
-    def _validate(self) -> dict[str, float]:
-        """Likelihoods of the validation split, with noise of its own that is the same every time."""
+    def _measured(self) -> Validation:
+        """The numbers of the weights as they are."""
         self.display.steps(self.log.flush())  # also makes sure that steps were finite
-        share, objective = (self.processes.rank, self.processes.count), self.recipe.objective
-        with _without_kernels(self.processes.device):
-            measured = likelihood(
-                self.model,
-                self.valid,
-                samples=objective.samples if isinstance(objective, IwaeObjective) and self.criterion == "iwae" else 0,
-                seed=seed_of(self.training.seed, "validation"),
-                share=share,
-                precision=self.training.precision,
-            )
-        measured = measured.summed_with(self.processes.sum)
-        numbers = {name: estimate.value for name, estimate in measured.estimates().items()} | self._codes_measured()
-        facts = {"event": "validation", "step": self.step, "epoch": self.stream.position, "seconds": self.seconds}
-        self.log.write(facts | numbers)
-        self.history.append(facts | numbers)
-        shown = "  ".join(f"{name} {_short(numbers[name])}" for name in SHOWN if name in numbers)
-        rate = self._turn().rate
-        self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  (learning rate {rate:g})")
+        numbers = validate(self.model, self.valid, self.recipe, self.objective, self.processes)
+        self.final_weights = numbers.weights
         return numbers
 
-    def _codes_measured(self) -> dict[str, float]:
-        """Whether the posterior has collapsed, and how sparse codes are; measured by the first process for all."""
-        if self.model.posterior is None:
-            return {}
-        names = "mi", "active_units", "token_kl", "feature_cosine", "hoyer_samples", "hoyer_means", "marginal_kl"
-        numbers = dict.fromkeys(names, 0.0)
-        if self.processes.first:
-            statistics = posterior_statistics(self.model, self.valid, seed=seed_of(self.training.seed, "validation"))
-            estimates = statistics.estimates() if statistics else {}
-            numbers = {name: estimates[name].value if name in estimates else math.nan for name in numbers}
-        values = self.processes.sum(
-            torch.tensor(list(numbers.values()), dtype=torch.float64, device=self.processes.device)
+    def _log_validation(self, numbers: Mapping[str, float], kept: bool) -> None:
+        """Write down and show a validation; `kept` says whether its weights are those that are kept now."""
+        facts = {"event": "validation", "step": self.step, "epoch": self.stream.position, "seconds": self.seconds}
+        line: dict[str, Any] = {**facts, "kept": kept, **numbers}
+        self.log.write(line)
+        self.history.append(line)
+        shown = "  ".join(f"{name} {_short(numbers[name])}" for name in SHOWN if name in numbers)
+        notes = f"learning rate {self._turn().rate:g}{', weights kept' if kept else ''}"
+        self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  ({notes})")
+
+    def _measure_kept_anew(self) -> None:
+        """Put the kept weights on the scale of the criterion, where another one kept them."""
+        present = {name: tensor.clone() for name, tensor in checkpoints.weights(self.model).items()}
+        checkpoints.load_weights(self.model, self.best_weights, "memory")
+        self.selection.rescale(self._criterion(self._measured()))
+        checkpoints.load_weights(self.model, present, "memory")
+        self._selected_otherwise = False
+        words = self.criterion.words(self.training, self.final_weights)
+        self.display.say(
+            f"from here on weights are kept by another criterion than before: {words}; "
+            f"those kept so far have {self.selection.kept:.2f}"
         )
-        return {name: v for name, v in zip(numbers, values.tolist(), strict=True) if not math.isnan(v)}
 
     # State
 
@@ -317,6 +327,8 @@ class Trainer:
             "updates": self.updates,
             "update_rule": self.update.state(),
             "selection": self.selection.to_dict(),
+            "criterion": self.criterion.key,
+            "final_weights": self.final_weights,
             "diagnosed": self.diagnosed,
             "ended": self.ended,
             "seconds": self.seconds,
@@ -331,7 +343,8 @@ class Trainer:
 
     def _save_best(self) -> None:
         if self._best_is_unsaved and self.processes.first:
-            checkpoints.write_tensors(self.folder / "model.safetensors", self.best_weights)
+            kept = self.selection.weights_kept(self.criterion.words(self.training, self.final_weights))
+            self._write_best(self.folder / "model.safetensors", self.best_weights, kept)
         self._best_is_unsaved = False
 
     def resume(self) -> None:
@@ -341,7 +354,7 @@ class Trainer:
         if state["data"] != self.data:
             raise TextspaceError(f"{found.folder} was trained on other text: resume with the same source and options")
         stored = Recipe.parse(state["recipe"])
-        if weight_relevant(stored) != weight_relevant(self.recipe):
+        if not can_continue(stored, self.recipe):
             raise TextspaceError(f"{found.folder} was trained with another recipe: resume with the same settings")
         present = {"processes": self.processes.count, "threads": torch.get_num_threads(), "torch": torch.__version__}
         for what, now in present.items():
@@ -361,7 +374,9 @@ class Trainer:
         self._random_states = found.tensors["random"]
         self.step = state["step"]
         self.stream.move_to(state["epoch"], state["index"])
-        self.selection = Selection(**{"reference": state["selection"]["best"]} | state["selection"])
+        self.selection = Selection.of(state["selection"])
+        self._selected_otherwise = state.get("criterion", Criterion.of_first_versions(stored)) != self.criterion.key
+        self.final_weights = state.get("final_weights", {})
         self.diagnosed = state["diagnosed"]
         self.ended = state["ended"]
         self.seconds = self._saved_at = state["seconds"]
@@ -372,23 +387,16 @@ class Trainer:
             steps=self.step,
             epochs=self.stream.epoch + self.stream.at_epoch_end,
             seconds=self.seconds,
-            best=self.selection.best,
+            best=self.selection.kept,
             best_step=self.selection.best_step,
-            criterion=CRITERIA[self.criterion],
+            criterion=self.criterion.words(self.training, self.final_weights),
             stopped=stopped,
             parameters=sum(self.model.parameter_counts().values()),
             encoder_updates=self.updates["encoder"] if self.model.encoder is not None else 0,
             decoder_updates=self.updates["decoder"],
+            best_epoch=self.selection.best_epoch,
+            last=self.selection.last,
         )
-
-
-def _without_kernels(device: torch.device) -> AbstractContextManager[None]:
-    """Our own kernels take seconds to compile, longer than it takes to score every sentence once without them."""
-    if device.type != "cuda":
-        return nullcontext()
-    from textspace import gpu_kernels
-
-    return gpu_kernels.switched_off()
 
 
 def _short(value: float) -> str:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -75,6 +76,13 @@ class Processes:
     def sum(self, tensor: Tensor) -> Tensor:
         """Over processes, on their device: those of several GPUs exchange nothing else."""
         return tensor if self.count == 1 else reduce(tensor.to(self.device), "sum")
+
+    def each(self, value: Any) -> list[Any]:
+        """What each process has, in their order; small things, since they travel as Python objects."""
+        values = [value] * self.count
+        if self.count > 1:
+            torch.distributed.all_gather_object(values, value)
+        return values
 
     def any(self, flag: bool) -> bool:
         """Whether it is true in any process; all must ask."""

@@ -14,6 +14,7 @@ from textspace.config import Recipe
 
 __all__ = [
     "as_first_written",
+    "can_continue",
     "own_random_states",
     "random_states",
     "weight_relevant",
@@ -31,6 +32,15 @@ def weight_relevant(recipe: Recipe) -> Recipe:
     if not _counts_shares_of_the_run(recipe.model_dump()):
         free |= {"epochs": 1} if recipe.pretrain else {"epochs": 1, "steps": None}
     return recipe.but({"name": "", "about": "", "citation": ""} | {f"training.{k}": v for k, v in free.items()})
+
+
+def can_continue(stored: Recipe, recipe: Recipe) -> bool:
+    """Whether a run of one recipe can be resumed with the other: by which number weights are kept may change."""
+    return _any_criterion(weight_relevant(stored)) == _any_criterion(weight_relevant(recipe))
+
+
+def _any_criterion(recipe: Recipe) -> Recipe:
+    return recipe.but({"training.criterion": "objective"})
 
 
 def with_own_length_of_first_phase(recipe: Recipe) -> Recipe:

@@ -3,21 +3,74 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from textspace.config import Training
+from textspace.config import IwaeObjective, Recipe, Training
+from textspace.posteriors import POSTERIORS
 
-__all__ = ["CRITERIA", "Selection", "Verdict"]
+__all__ = ["Criterion", "Kept", "Selection", "Verdict"]
 
-CRITERIA = {
-    "elbo": "validation negative ELBO at KL weight 1, nats per sentence (lower is better)",
-    "dual_elbo": "validation reconstruction + dual form of the KL, below the negative ELBO (lower is better)",
-    "nll": "validation NLL (exact), nats per sentence (lower is better)",
-    "iwae": "validation NLL bound of as many samples as training takes, nats per sentence (lower is better)",
-    "mim": "validation A-MIM loss without its constant, nats per sentence (lower is better)",
-    "reconstruction": "validation reconstruction, nats per sentence (lower is better)",
+_CRITERIA = {
+    "objective": "validation objective",
+    "elbo": "validation negative ELBO at KL weight 1",
+    "nll": "validation NLL (exact)",
+    "iwae": "validation NLL bound of as many samples as training takes",
+    "reconstruction": "validation reconstruction",
 }
+
+
+class Criterion(NamedTuple):
+    """What weights are kept by.
+
+    Args:
+        name: a key of `_CRITERIA`.
+        number: the number of a validation that it is.
+        keeps_last: whether the last epoch's weights are kept whatever their number; the plateau rule follows it.
+    """
+
+    name: str
+    number: str
+    keeps_last: bool = False
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Criterion:
+        """What the recipe names, or what stands for it where the model has no such number."""
+        asked = recipe.training.criterion
+        if recipe.posterior is None:
+            return cls("nll", "nll", asked == "last")
+        has_density = POSTERIORS[recipe.posterior.kind].has_log_prob
+        if asked == "reconstruction" or (asked == "elbo" and has_density):
+            return cls(asked, asked)
+        if isinstance(recipe.objective, IwaeObjective):
+            return cls("iwae", "nll", asked == "last")
+        return cls("objective", "objective", asked == "last")
+
+    @classmethod
+    def of_first_versions(cls, recipe: Recipe) -> str:
+        """The key of the criterion of a run whose checkpoints do not name it: without a density it was none of ours."""
+        criterion = cls.of(recipe)
+        has_density = recipe.posterior is None or POSTERIORS[recipe.posterior.kind].has_log_prob
+        return criterion.key if has_density or criterion.name == "reconstruction" else "another"
+
+    @property
+    def key(self) -> str:
+        """What two runs compare to learn whether their values are on one scale."""
+        return f"{self.name}, last kept" if self.keeps_last else self.name
+
+    def words(self, training: Training, weights: Mapping[str, float]) -> str:
+        """A sentence's part that says what a value is.
+
+        >>> criterion = Criterion("objective", "objective")
+        >>> criterion.words(Training(), {"reconstruction": 1.0, "kl": 0.7})
+        'validation objective (reconstruction + 0.7 kl), nats per sentence (lower is better)'
+        """
+        summed = " + ".join(name if weight == 1 else f"{weight:g} {name}" for name, weight in weights.items())
+        how = f" ({summed})" if self.name == "objective" and summed else ""
+        unit = "token" if self.name == "objective" and training.average == "tokens" else "sentence"
+        kept = ", the last epoch's weights kept" if self.keeps_last else ""
+        return f"{_CRITERIA[self.name]}{how}, nats per {unit} (lower is better){kept}"
 
 
 class Verdict(NamedTuple):
@@ -25,6 +78,15 @@ class Verdict(NamedTuple):
     reload_best: bool = False
     stop: str | None = None
     """Why training ends here."""
+
+
+class Kept(NamedTuple):
+    """Which weights a space has: when training reached them, and their value by a criterion."""
+
+    step: int
+    epoch: float
+    criterion: str
+    value: float
 
 
 @dataclass
@@ -38,7 +100,14 @@ class Selection:
     """
 
     best: float = math.inf
+    """The lowest value so far."""
+    kept: float = math.inf
+    """The value of the weights that are kept."""
     best_step: int = 0
+    """The step of the weights that are kept."""
+    best_epoch: float = 0.0
+    last: float = math.inf
+    """The value of the last validation."""
     since_best: int = 0
     reference: float = math.inf
     """What the criterion must fall below, or the rate decays: the best so far, or with `from_last_decay` what it was at
@@ -50,6 +119,7 @@ class Selection:
     def judge(self, value: float, epoch: int, training: Training) -> Verdict:
         """The verdict on the validation that ended epoch number `epoch` (from 1)."""
         plateau = training.plateau
+        self.last = value
         if value < self.reference:
             self.reference, self.since_decay = value, 0
         else:
@@ -69,6 +139,24 @@ class Selection:
         if plateau is not None and self.decays >= plateau.max_decays:
             return Verdict(stop=f"the learning rate was lowered {plateau.max_decays} times")
         return Verdict(reload_best=decayed and plateau is not None and plateau.reload_best)
+
+    @classmethod
+    def of(cls, stored: Mapping[str, float]) -> Selection:
+        """From `to_dict`, in which the first versions have fewer fields."""
+        best: Any = stored["best"]
+        missing: dict[str, Any] = {"reference": best, "kept": best, "last": best}
+        return cls(**missing | dict(stored))
+
+    def keep(self, value: float, step: int, epoch: float) -> None:
+        """Note which weights are kept."""
+        self.kept, self.best_step, self.best_epoch = value, step, epoch
+
+    def weights_kept(self, criterion: str) -> Kept:
+        return Kept(self.best_step, self.best_epoch, criterion, self.kept)
+
+    def rescale(self, value: float) -> None:
+        """Go on with another criterion, by which the kept weights have this value."""
+        self.best = self.kept = self.reference = value
 
     def rate(self, training: Training) -> float:
         """What the learning rate is multiplied by."""

@@ -15,9 +15,8 @@ from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.doctor import known_numbers
 from textspace.evaluate.examination import (
     Examination,
+    History,
     courses,
-    earlier_validations,
-    epochs_of,
     examine,
     validations,
 )
@@ -131,15 +130,15 @@ def _extremes(nats_N: Floats, words_N: NDArray[np.int64], texts: Sequence[str]) 
 def posterior(subject: Subject) -> Findings:
     """What a code tells about its sentence, how many dimensions it uses, how codes lie; and the doctor's diagnosis."""
     space, folder = subject.space, folder_of(subject)
-    history = [] if folder is None else validations(folder)
+    history = History([], None) if folder is None else History.of(folder, space.metrics)
     found = examine(
         space.model,
         subject.test.split,
         space.recipe,
         seed=subject.seed,
         scored=subject.test.likelihood(0, progress=subject.show_progress),
-        history=earlier_validations(history, space.metrics),
-        epochs=epochs_of(history),
+        history=history.earlier,
+        epochs=history.epochs,
         progress=subject.show_progress,
     )
     sparse = space.model.has_gates or asked_share(space.recipe) is not None

@@ -1,0 +1,57 @@
+"""What a run says of the weights in its folder while it goes on: the space's record, always true of these weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from textspace import folder as folders
+from textspace.data.content import TRAINING_TEXT
+from textspace.files import write_file
+from textspace.train import checkpoints
+from textspace.train.selection import Kept
+
+__all__ = ["RunRecord", "is_unfinished"]
+
+TRAINED, KEPT = "trained", "kept"
+"""How a run ended, in the record of a finished one; which weights there are, in that of every run that has some."""
+
+
+def is_unfinished(folder: Path) -> bool:
+    """Whether the record in a folder is that of a run that has not ended."""
+    return not (folder / folders.METRICS).exists() or _is_of_a_start(folders.read_metrics(folder))
+
+
+def _is_of_a_start(record: Mapping[str, Any]) -> bool:
+    return TRAINING_TEXT in record and TRAINED not in record
+
+
+class RunRecord:
+    """`metrics.json` from the start of a run until its end, when the full record takes its place.
+
+    Args:
+        folder: of the run.
+        facts: what is known when a run starts: the text it learns from, above all, so that nobody takes that for
+            held-out text.
+    """
+
+    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        self.folder, self.facts = folder, dict(facts)
+
+    def begin(self) -> None:
+        """Write it, unless there is one already: a run that is resumed may have been a finished one."""
+        if TRAINING_TEXT not in folders.read_metrics(self.folder):
+            self._write(self.facts)
+
+    def replace_weights(self, path: Path, tensors: Mapping[str, Tensor], kept: Kept) -> None:
+        """Write weights. Whenever this is cut off, the record is true of those that are there."""
+        self._write(self.facts)
+        checkpoints.write_tensors(path, tensors)
+        self._write(self.facts | {KEPT: kept._asdict()})
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        write_file(self.folder / folders.METRICS, (json.dumps(record, indent=1) + "\n").encode())
