@@ -83,7 +83,7 @@ def test_training_leaves_a_space_and_says_what_it_did(workplace: Path) -> None:
     }
     told = (workplace / "trained.log").read_text()
     assert "2 empty lines skipped" in told
-    assert "best validation negative ELBO at KL weight 1" in told
+    assert "validation negative ELBO at KL weight 1, nats per sentence (lower is better): " in told
     assert "parameters" in told
     assert "validation: objective" in told  # plain lines, since there is no terminal
     metrics = json.loads((workplace / "done" / "metrics.json").read_text())

@@ -29,6 +29,7 @@ __all__ = [
     "check",
     "check_overwrites",
     "check_writable",
+    "kept_weights",
     "load",
     "load_tokenizer",
     "named",
@@ -203,7 +204,7 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         f"stopped: {trained['stopped']}"
         if trained
         else None,
-        "Selected by": trained.get("criterion"),
+        "Weights": kept_weights(metrics),
         "Citation": recipe.citation or None,
         "Made with": f"textspace {metrics['textspace']}" if "textspace" in metrics else None,
     }
@@ -231,6 +232,23 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         "",
     ]
     return "\n".join(lines)
+
+
+def kept_weights(metrics: Mapping[str, Any]) -> str | None:
+    """Which weights a space has, by which number they were kept, and what that was at the end of the run."""
+    try:
+        trained = metrics.get("trained")
+        if "kept" not in metrics and trained is not None:  # of an earlier version
+            return f"kept at step {trained['best_step']:,}; {trained['criterion']}: {trained['best']:.2f}"
+        kept = metrics["kept"]
+        words = f"kept after epoch {kept['epoch']:g} (step {kept['step']:,}); {kept['criterion']}: {kept['value']:.2f}"
+        if trained is None:
+            return f"{words}; the run has not finished"
+        if trained["steps"] == kept["step"]:
+            return words
+        return f"{words} (at the end of the run, step {trained['steps']:,}: {trained['last']:.2f})"
+    except (AttributeError, LookupError, TypeError, ValueError):  # there is nothing, or not what training writes
+        return None
 
 
 def _dimensions(recipe: Recipe) -> str:

@@ -275,7 +275,8 @@ def test_two_runs_do_not_train_in_one_folder_whatever_their_caches(workplace: Pa
         env=os.environ | {"TEXTSPACE_CACHE": str(workplace / "another cache")},
     )
     with other:
-        assert other.stdout and other.stdin
+        assert other.stdout is not None
+        assert other.stdin is not None
         assert other.stdout.readline() == "locked\n"
         with pytest.raises(TextspaceError, match=r"another process works in .*run: wait for it to end, or choose"):
             train(workplace / "text.txt", recipe, run, silent=True)

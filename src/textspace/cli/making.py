@@ -105,12 +105,13 @@ def train(
 
     from textspace.folder import check
     from textspace.recipes import sized, with_sparsity
+    from textspace.train.beginning import recipe_of_run
     from textspace.train.fit import train as fit
     from textspace.train.loop import Interrupted
 
     shorthands = {"training.epochs": epochs, "training.seed": seed}
-    if resume and not (out / "recipe.json").is_file():
-        raise TextspaceError(f"{out} holds no run to go on with: leave out --resume to begin one there")
+    if resume and recipe_of_run(out) is None:
+        raise TextspaceError(f"{out} holds no run to resume: leave out --resume to begin one there")
     if init is not None and not resume:
         check(init)
     chosen = _recipe(recipe, config, out if resume else init)
@@ -143,8 +144,8 @@ def train(
         print_json(asdict(trained) | {"folder": str(out)})
         return
     tell(
-        f"{trained.stopped} after {trained.seconds:.0f} s and {trained.steps:,} steps; "
-        f"best {trained.criterion}: {trained.best:.2f} at step {trained.best_step:,}"
+        f"{trained.stopped} after {trained.seconds:.0f} s and {trained.steps:,} steps; weights kept after epoch "
+        f"{trained.best_epoch:g} (step {trained.best_step:,}), {trained.criterion}: {trained.best:.2f}"
     )
     tell(
         f"{trained.parameters:,} parameters, {trained.encoder_updates:,} encoder and "
@@ -156,6 +157,7 @@ def _recipe(name: str | None, config: Path | None, folder: Path | None) -> Recip
     """By name or from a file; a folder that is to be continued or started from has its own."""
     from textspace.config import Recipe
     from textspace.recipes import recipe
+    from textspace.train.beginning import recipe_of_run
 
     if config and name is not None:
         raise TextspaceError(f"--config {config} and --recipe {name} are two recipes: leave out one of them")
@@ -163,7 +165,7 @@ def _recipe(name: str | None, config: Path | None, folder: Path | None) -> Recip
         return Recipe.load(config)
     if folder is None:
         return recipe(name or "default")
-    own = Recipe.load(folder / "recipe.json")
+    own = recipe_of_run(folder) or Recipe.load(folder / "recipe.json")
     if name is not None and name != own.name:
         raise TextspaceError(
             f"{folder} has the recipe {own.name!r}, which --resume and --init go on with: leave out --recipe {name}, "

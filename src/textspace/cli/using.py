@@ -349,9 +349,15 @@ def info(folder: Folder, as_json: Json = False) -> None:
     from rich.markdown import Markdown
 
     from textspace import folder as folders
+    from textspace.evaluate.examination import History
 
     saved = folders.load(folder)
     if as_json:
         print_json({"recipe": json.loads(saved.recipe.to_json()), "metrics": saved.metrics})
-    else:
-        Console().print(Markdown(folders.card(saved.recipe, saved.tokenizer, saved.model, saved.metrics)))
+        return
+    Console().print(Markdown(folders.card(saved.recipe, saved.tokenizer, saved.model, saved.metrics)))
+    if "trained" not in saved.metrics and (last := History.of(folder, saved.metrics).last):
+        tell(
+            f"This run has not finished. Its last validation, after epoch {last['epoch']:g} (step {last['step']:,}), "
+            "measured other weights than those kept: textspace doctor shows both."
+        )

@@ -22,6 +22,7 @@ from textspace.evaluate.registry import measures_named, measures_of, theme_of
 from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
 from textspace.evaluate.subjects import SourcedSubject, folder_of, subject_of
 from textspace.files import write_file
+from textspace.folder import kept_weights
 from textspace.token_losses import precision_named
 from textspace.train import checkpoints
 from textspace.types import Settings
@@ -335,8 +336,10 @@ def _space(subject: Subject, digest: str) -> dict[str, Any]:
         codes += " for every token, whose mean stands for the sentence in measures of one code a sentence"
     trained = space.metrics.get("source")
     about = f"recipe {space.recipe.name}, {codes}, {parameters:,} parameters, {len(space.tokenizer):,} tokens"
+    about += "" if trained is None else f", trained on {trained}"
+    weights = kept_weights(space.metrics)
     return {
-        "about": about if trained is None else f"{about}, trained on {trained}",
+        "about": about if weights is None else f"{about}; weights {weights}",
         "folder": None if folder is None else str(folder),
         "recipe": json.loads(space.recipe.to_json()),
         "dimensions": dimensions,

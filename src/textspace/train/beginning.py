@@ -117,8 +117,8 @@ class Beginning:
         goes_on = checkpoints.newest(resumed) is not None
         if not goes_on and not is_unfinished(resumed):
             raise TextspaceError(
-                f"there is no checkpoint in {resumed} to resume from: train in a new folder (--init {resumed} starts from "
-                "its weights)"
+                f"there is no checkpoint in {resumed} to resume from: train in a new folder (--init {resumed} starts "
+                "from its weights)"
             )
         if not goes_on and noted and noted.weights and start is None:
             raise TextspaceError(
