@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from helpers import Death, finish, lines_of, small, start, tiny_sentences
+from helpers import Death, command, finish, lines_of, small, start, tiny_sentences
 
 from textspace.config import Recipe
 from textspace.data.corpus import ReadOptions, open_corpus
@@ -284,6 +284,58 @@ def test_two_runs_do_not_train_in_one_folder_whatever_their_caches(workplace: Pa
     assert not run.exists()
     train(workplace / "text.txt", recipe, run, silent=True, curves=False)
     assert not (run / ".lock").exists()
+
+
+STARTED = ("begun.json", "recipe.json", "tokenizer.json", "metrics.json")
+"""What a run writes before it trains, in this order."""
+
+
+@pytest.mark.parametrize("written", range(len(STARTED) + 1))
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_that_was_killed_as_it_began_can_begin_again(workplace: Path, written: int, resume: bool) -> None:
+    recipe, text = small(RECIPES["vae"]).but(ONE_ALONE), workplace / "text.txt"
+    straight, killed = workplace / "straight", workplace / f"killed-{written}-{resume}"
+    if not straight.exists():
+        train(text, recipe, straight, silent=True, curves=False)
+    killed.mkdir()
+    for name in STARTED[:written]:
+        content = (straight / name).read_bytes()
+        if name == "metrics.json":  # as it is at the start
+            content = json.dumps({"training_text": json.loads(content)["training_text"]}).encode()
+        (killed / name).write_bytes(content)
+    if resume and not written:
+        with pytest.raises(TextspaceError, match="holds no run to resume: leave out --resume to begin one there"):
+            train(text, recipe, killed, silent=True, resume=True)
+        return
+    train(text, recipe, killed, silent=True, curves=False, resume=resume)
+    assert (killed / "model.safetensors").read_bytes() == (straight / "model.safetensors").read_bytes()
+    assert lines_of(killed / "steps.jsonl") == lines_of(straight / "steps.jsonl")
+
+
+def test_a_folder_with_nothing_but_the_recipe_of_a_run_is_not_stranded(workplace: Path) -> None:
+    """An earlier version wrote it first."""
+    recipe, text = small(RECIPES["vae"]).but(ONE_ALONE), workplace / "text.txt"
+    for resume in (True, False):
+        folder = workplace / f"stranded-{resume}"
+        folder.mkdir()
+        (folder / "recipe.json").write_text(recipe.to_json())
+        with pytest.raises(TextspaceError, match="another recipe" if resume else r"has a file recipe\.json"):
+            train(text, recipe.but({"latent.dim": 3}), folder, silent=True, resume=resume)
+        train(text, recipe, folder, silent=True, curves=False, resume=resume)
+        assert Space.load(folder, "cpu").dim == recipe.latent.dim
+
+
+def test_a_killed_run_without_a_checkpoint_starts_over_on_its_own_text_only(workplace: Path, tmp_path: Path) -> None:
+    recipe, folder = small(RECIPES["vae"]).but(ONE_ALONE), tmp_path / "run"
+    train(workplace / "text.txt", recipe, tmp_path / "straight", silent=True, curves=False)
+    folder.mkdir()
+    (folder / "begun.json").write_bytes((tmp_path / "straight" / "begun.json").read_bytes())
+    (tmp_path / "other.txt").write_text("\n".join(tiny_sentences()[::-1]))
+    with pytest.raises(TextspaceError, match="began with other text: resume with the same source"):
+        train(tmp_path / "other.txt", recipe, folder, silent=True, resume=True)
+    assert [path.name for path in folder.iterdir()] == ["begun.json"]
+    assert command("train", str(workplace / "text.txt"), "--out", str(folder), "--resume")[0] == 0
+    assert Recipe.load(folder / "recipe.json") == recipe  # which begun.json knows
 
 
 def test_who_asked_for_more_epochs_need_not_ask_again(workplace: Path) -> None:
