@@ -39,6 +39,7 @@ from textspace.train.pretraining import pretrain
 from textspace.train.processes import Processes
 from textspace.train.record import KEPT, TRAINED, RunRecord
 from textspace.train.resuming import with_own_length_of_first_phase
+from textspace.train.selection import notes_on_criterion
 
 __all__ = ["train"]
 
@@ -115,7 +116,7 @@ def _trained(
 
     if processes.first:  # the others find the cache filled
         prepared = prepare(corpus, recipe, tokenizer=beginning.tokenizer, progress=not silent)
-        notes = notes_on(prepared, beginning.learnt_before)
+        notes = [*notes_on(prepared, beginning.learnt_before), *notes_on_criterion(recipe)]
         for line in notes:
             say(line)
         splits, model = made(prepared)  # before anything is written: weights may be missing, or of another model

@@ -401,7 +401,7 @@ class Trainer:
 
 def _short(value: float) -> str:
     """
-    >>> _short(101.234), _short(32.0), _short(-math.inf)
+    >>> _short(101.234), _short(32.0), _short(float("-inf"))
     ('101.23', '32', '-inf')
     """
     return f"{value:.0f}" if value.is_integer() else f"{value:.2f}"

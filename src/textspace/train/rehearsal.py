@@ -18,6 +18,7 @@ from textspace.train.loop import Trainer
 from textspace.train.notes import notes_on
 from textspace.train.processes import Processes
 from textspace.train.resuming import with_own_length_of_first_phase
+from textspace.train.selection import notes_on_criterion
 
 __all__ = ["Rehearsal", "rehearse"]
 
@@ -84,7 +85,7 @@ def rehearse(
         seconds_per_epoch=seconds * batches,
         epochs=at_most(recipe.training.epochs),
         epochs_before=at_most(recipe.pretrain.epochs or 0) if recipe.pretrain and beginning.has_first_phase else 0,
-        notes=notes_on(prepared, beginning.learnt_before),
+        notes=[*notes_on(prepared, beginning.learnt_before), *notes_on_criterion(recipe)],
     )
 
 

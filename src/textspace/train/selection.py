@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from textspace.config import IwaeObjective, Recipe, Training
 from textspace.posteriors import POSTERIORS
+from textspace.schedules import FINAL, schedule
 
-__all__ = ["Criterion", "Kept", "Selection", "Verdict"]
+__all__ = ["Criterion", "Kept", "Selection", "Verdict", "notes_on_criterion"]
 
 _CRITERIA = {
     "objective": "validation objective",
@@ -66,11 +67,30 @@ class Criterion(NamedTuple):
         >>> criterion.words(Training(), {"reconstruction": 1.0, "kl": 0.7})
         'validation objective (reconstruction + 0.7 kl), nats per sentence (lower is better)'
         """
-        summed = " + ".join(name if weight == 1 else f"{weight:g} {name}" for name, weight in weights.items())
+        summed = " + ".join(name if weight == 1 else f"{weight:.4g} {name}" for name, weight in weights.items())
         how = f" ({summed})" if self.name == "objective" and summed else ""
         unit = "token" if self.name == "objective" and training.average == "tokens" else "sentence"
         kept = ", the last epoch's weights kept" if self.keeps_last else ""
         return f"{_CRITERIA[self.name]}{how}, nats per {unit} (lower is better){kept}"
+
+
+def notes_on_criterion(recipe: Recipe) -> list[str]:
+    """A warning where weights are kept by the ELBO, and the recipe is trained with another weight of the KL.
+
+    >>> notes_on_criterion(Recipe().but({"objective.kl_weight": 0.1}))
+    []
+    >>> notes_on_criterion(Recipe().but({"objective.kl_weight": 0.1, "training.criterion": "elbo"}))
+    ['weights are kept by the ELBO at KL weight 1 and trained with 0.1: training.criterion=objective keeps them by \
+the loss they are trained with']
+    """
+    weight = getattr(recipe.objective, "kl_weight", None)
+    final = 1.0 if weight is None else schedule(weight)(FINAL)
+    if Criterion.of(recipe).name != "elbo" or math.isclose(final, 1.0, abs_tol=1e-3):
+        return []
+    return [
+        f"weights are kept by the ELBO at KL weight 1 and trained with {final:.4g}: training.criterion=objective keeps "
+        "them by the loss they are trained with"
+    ]
 
 
 class Verdict(NamedTuple):
