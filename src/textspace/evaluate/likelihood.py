@@ -121,6 +121,7 @@ def likelihood(
         watch: takes each pass with samples of the posterior.
         progress: show a bar.
     """
+    priors = priors or {}
     _check(model, samples, end_token, lengths, priors, proposal_scale)
     if len(split) and not any(counts_N.any() for counts_N in counts_of(split, end_token).values()):
         raise TextspaceError(
@@ -136,7 +137,7 @@ def likelihood(
     at_once = TOKEN_SAMPLES_AT_ONCE if shared else logits_at_once // model.vocabulary
     has_latent = model.posterior is not None
     sites = list(model.posterior.distributions) if model.posterior is not None else []
-    weighted = ["", *(priors or {})] if samples and has_latent else []
+    weighted = ["", *priors] if samples and has_latent else []
     names = ["reconstruction", *sites, *(f"{what} {key}" for key in weighted for what in ("bound", "effective"))]
     names += ["dual_kl"] if model.dual is not None else []
     names += ["mim"] if isinstance(model.recipe.objective, MimObjective) else []
@@ -145,19 +146,9 @@ def likelihood(
     log_length_N = None if lengths is None else _log_lengths(lengths, split)
     log_length_on_device_N = None if log_length_N is None else torch.from_numpy(log_length_N).to(device)
     asked = _Asked(
-        samples,
-        end_token,
-        priors or {},
-        proposal_scale,
-        chunk,
-        at_once,
-        precision,
-        keep_tokens,
-        [*per_dimension],
-        watch,
+        samples, end_token, priors, proposal_scale, chunk, at_once, precision, keep_tokens, [*per_dimension], watch
     )
     tokens: list[Floats] = [np.zeros(0)] * len(split) if keep_tokens else []
-
     # Read at the end, since to read is to wait for all that was asked before.
     with evaluating(model):
         scores = [_score(model, batch.to(device), seed, asked, log_length_on_device_N) for batch in batches]
@@ -206,7 +197,7 @@ def likelihood(
         mim_N=columns.get("mim"),
         under={
             key: Weighted(columns[f"bound {key}"], columns[f"effective {key}"], {"prior": prior.name})
-            for key, prior in (priors or {}).items()
+            for key, prior in priors.items()
         },
         log_length_N=log_length_N,
     )

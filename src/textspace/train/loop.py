@@ -23,8 +23,9 @@ from textspace.noise import seed_of
 from textspace.objectives import build_objective
 from textspace.schedules import Progress, schedule
 from textspace.train import checkpoints
-from textspace.train.log import FETCH_EVERY, Display, NotFiniteError, StepLog
+from textspace.train.log import FETCH_EVERY, Display, NotFiniteError, StepLog, short
 from textspace.train.processes import Processes
+from textspace.train.record import write_weights
 from textspace.train.resuming import can_continue, own_random_states, random_states
 from textspace.train.selection import Criterion, Kept, Selection
 from textspace.train.signals import stop_asked
@@ -79,10 +80,6 @@ class Trained:
     """The criterion's value at the last validation."""
 
 
-def _write_weights(path: Path, tensors: Mapping[str, torch.Tensor], kept: Kept) -> None:
-    checkpoints.write_tensors(path, tensors)
-
-
 class Trainer:
     """Trains a model on one split and selects its weights on another.
 
@@ -111,7 +108,7 @@ class Trainer:
         processes: Processes | None = None,
         mixing: Mixing = "all",
         silent: bool = False,
-        write_best: Callable[[Path, Mapping[str, torch.Tensor], Kept], None] = _write_weights,
+        write_best: Callable[[Path, Mapping[str, torch.Tensor], Kept], None] = write_weights,
     ) -> None:
         self.recipe, self.training = recipe, recipe.training
         self.processes = processes or Processes()
@@ -287,7 +284,7 @@ class Trainer:
         line: dict[str, Any] = {**facts, "kept": kept, **numbers}
         self.log.write(line)
         self.history.append(line)
-        shown = "  ".join(f"{name} {_short(numbers[name])}" for name in SHOWN if name in numbers)
+        shown = "  ".join(f"{name} {short(numbers[name])}" for name in SHOWN if name in numbers)
         notes = f"learning rate {self._turn().rate:g}{', weights kept' if kept else ''}"
         self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  ({notes})")
 
@@ -397,11 +394,3 @@ class Trainer:
             best_epoch=self.selection.best_epoch,
             last=self.selection.last,
         )
-
-
-def _short(value: float) -> str:
-    """
-    >>> _short(101.234), _short(32.0), _short(float("-inf"))
-    ('101.23', '32', '-inf')
-    """
-    return f"{value:.0f}" if value.is_integer() else f"{value:.2f}"

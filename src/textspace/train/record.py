@@ -15,7 +15,7 @@ from textspace.files import write_file
 from textspace.train import checkpoints
 from textspace.train.selection import Kept
 
-__all__ = ["RunRecord", "is_unfinished"]
+__all__ = ["KEPT", "TRAINED", "RunRecord", "is_unfinished", "write_weights"]
 
 TRAINED, KEPT = "trained", "kept"
 """How a run ended, in the record of a finished one; which weights there are, in that of every run that has some."""
@@ -28,6 +28,11 @@ def is_unfinished(folder: Path) -> bool:
 
 def _is_of_a_start(record: Mapping[str, Any]) -> bool:
     return TRAINING_TEXT in record and TRAINED not in record
+
+
+def write_weights(path: Path, tensors: Mapping[str, Tensor], kept: Kept) -> None:
+    """Write the weights of a run that keeps no record."""
+    checkpoints.write_tensors(path, tensors)
 
 
 class RunRecord:
