@@ -18,6 +18,7 @@ from textspace.divergences import mmd
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import History
 from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.subjects import subject_of
 from textspace.model import Model
 from textspace.noise import Noise, seed_of
 from textspace.objectives import build_objective
@@ -268,6 +269,9 @@ def test_what_is_stored_of_an_unfinished_run_is_true_of_its_weights(tmp_path: Pa
     history = History.of(tmp_path / "run", space.metrics)
     assert history.kept["step"] == space.metrics["kept"]["step"] == lowest(history.lines, "objective")
     assert space.metrics["kept"]["value"] == history.kept["objective"]
+    subject = subject_of(space, str(text))  # cut as for training, so that what is tested was held out
+    assert subject.own_train
+    assert {name: fact.of for name, fact in subject.facts.items()} == {"train": 360, "valid": 20, "test": 20}
     train(text, recipe, tmp_path / "run", device="cpu", silent=True, curves=False, resume=True)
     train(text, recipe, tmp_path / "straight", device="cpu", silent=True, curves=False)
     ends = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("run", "straight")]
