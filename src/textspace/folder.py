@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from textspace.config import BetaGatedPrior, PretrainedEncoder, Recipe
 from textspace.data.tokenizers import Tokenizer
+from textspace.digits import value_and_error
 from textspace.errors import TextspaceError
 from textspace.evaluate.sources import MIXING, card_lines
 from textspace.files import write_file
@@ -204,9 +205,9 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         if split in metrics:
             lines += ["", f"## {title}", "", "| measure | value | standard error | sentences |", "|---|---|---|---|"]
             for estimate in metrics[split].values():
-                error = "" if estimate["stderr"] is None else f"{estimate['stderr']:.3f}"
+                value, error = value_and_error(estimate["value"], estimate["stderr"])
                 name = estimate["name"].replace("|", "\\|")
-                lines.append(f"| {name} | {estimate['value']:.3f} | {error} | {estimate['n']:,} |")
+                lines.append(f"| {name} | {value} | {error} | {estimate['n']:,} |")
             lines += card_lines(metrics, split)
             break
     lines += [

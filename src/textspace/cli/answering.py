@@ -115,9 +115,9 @@ def rank(
 
 
 def _print(ranked: RankingTable) -> None:
+    from textspace.digits import plus_minus
     from textspace.evaluate.measures.ranking import ROWS
     from textspace.evaluate.rankings import MEASURED
-    from textspace.evaluate.statistics import plus_minus
 
     estimates = ranked.estimates("the questions")
     rows = []

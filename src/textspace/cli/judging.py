@@ -168,6 +168,7 @@ def _examined(space: Space, corpus: Corpus, history: list[dict[str, Any]], seed:
 
 
 def _print_numbers(examination: Examination, recipe: Recipe) -> None:
+    from textspace.digits import number
     from textspace.evaluate.doctor import measures_of
 
     words = measures_of(recipe)
@@ -176,8 +177,7 @@ def _print_numbers(examination: Examination, recipe: Recipe) -> None:
     for name, value in examination.numbers.items():
         known = estimates.get(name)
         side = f", {known.bound} bound" if known and known.bound in ("lower", "upper") else ""
-        shown = f"{value:.0f}" if name == "active_units" else str(known) if known else f"{value:.2f}"
-        rows.append((f"{words.get(name, name)}{side}", shown))
+        rows.append((f"{words.get(name, name)}{side}", str(known) if known else number(value)))
     if rows:
         print_table({"measure": "left", "value ± standard error": "right"}, rows)
         typer.echo()
