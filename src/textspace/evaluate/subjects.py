@@ -52,6 +52,8 @@ class SourcedSubject(Subject):
     facts: dict[str, SplitFacts] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """Sentences about how the source was read."""
+    met: str | None = None
+    """The one of them that says that the space was trained on test sentences, or that nobody can know."""
 
 
 def subject_of(
@@ -111,7 +113,8 @@ def subject_of(
     own_train = None if train is None else _is_of_training(space, corpus.name, train)
     if "train" in splits and own_train is False:
         notes.append("train: these are not the sentences the space was trained on")
-    notes += filter(None, _held_out_notes(space, corpus, encoded, own_train))
+    met, repeated = _held_out_notes(space, corpus, encoded, own_train)
+    notes += [*([met] if met else []), *repeated]
     if unknown := facts["test"].unknown:
         notes.append(f"test: {unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
     return SourcedSubject(
@@ -128,6 +131,7 @@ def subject_of(
         source=corpus.name,
         facts=facts,
         notes=[*corpus.report.lines(), *notes],
+        met=met,
     )
 
 
@@ -171,17 +175,18 @@ def _is_of_training(space: Space, name: str, content: Content) -> bool | None:
 
 def _held_out_notes(
     space: Space, corpus: Corpus, encoded: EncodedCorpus, own_train: bool | None
-) -> Iterator[str | None]:
-    """Notes on test sentences that the space, or what learns from the training split, has met; and on repeated ones."""
+) -> tuple[str | None, list[str]]:
+    """The note that the space has met test sentences; and those on repeated ones, in the training split or the test
+    split itself."""
     record, train = training_record(space.metrics), encoded.contents.get("train")
     texts = list(sentences_of("test", encoded.splits["test"], corpus))
-    if not own_train or record is None:
-        yield held_out_note(space.metrics, texts, "test")
+    met = None if own_train and record else held_out_note(space.metrics, texts, "test")
+    shared = ""
     if train is not None and own_train:
-        yield shared_note("test", texts, [train.sketch.written, (record or {}).get("sketch", "")])
+        shared = shared_note("test", texts, [train.sketch.written, (record or {}).get("sketch", "")])
     elif train is not None:
-        yield shared_note("test", texts, [train.sketch.written], "the training split beside them")
-    yield repeats_note("test", texts)
+        shared = shared_note("test", texts, [train.sketch.written], "the training split beside them")
+    return met, [note for note in (shared, repeats_note("test", texts)) if note]
 
 
 def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.data.sources import sentence_for_failure
 from textspace.errors import TextspaceError
-from textspace.evaluate.held_out import held_out_note
+from textspace.evaluate.held_out import held_out_note, training_record
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures.classifiers import Settings
 from textspace.inputs import warn
@@ -219,7 +219,9 @@ class Screen:
 
     def warn_of(self, task: str, *texts: Sequence[str]) -> None:
         """Warn of training sentences in a task where they are not at hand to be dropped."""
-        if self.seen is None and (note := held_out_note(self.metrics, chain.from_iterable(texts), task)):
+        if self.seen is not None or training_record(self.metrics) is None:
+            return
+        if note := held_out_note(self.metrics, chain.from_iterable(texts), task):
             warn(note)
 
     def without_training(self, pairs: Pairs, task: str) -> tuple[Pairs, Settings]:

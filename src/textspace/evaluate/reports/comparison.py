@@ -201,6 +201,7 @@ def compare(reports: dict[str, Report], command: str = "") -> Comparison:
         changed = [key for key in ("effort", "seed") if report.settings[key] != first.settings[key]]
         if changed:
             notes.append(f"{name} was measured with another {' and '.join(changed)} than {first_name}")
+    notes += [f"{name}: {note}" for name, report in reports.items() if (note := report.data.get("met"))]
     unknown = {name: _unknown(report) for name, report in reports.items()}
     if max(unknown.values()) - min(unknown.values()) > ALIKE:
         told = ", ".join(f"{name} {share:.2%}" for name, share in unknown.items())
