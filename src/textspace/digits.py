@@ -1,4 +1,4 @@
-"""The text of a number, with or without its standard error: everything that prints numbers for people calls this."""
+"""The text of a number, with or without its standard error: for tables, reports, cards and the terminal alike."""
 
 from __future__ import annotations
 

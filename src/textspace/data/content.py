@@ -177,8 +177,7 @@ class Content:
             self._records.update(text)
             if self._sketched:
                 for form, each in ((RAW, text), (CANONICAL, canonical(record.text).encode())):
-                    self._texts[form].update(b"%d " % len(each))
-                    self._texts[form].update(each)
+                    self._texts[form].update(b"%d %b" % (len(each), each))
                 self.sketch.add(record.text)
             yield record
 

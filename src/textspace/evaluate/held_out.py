@@ -13,7 +13,7 @@ from textspace.evaluate.statistics import some_rows
 __all__ = ["held_out_note", "repeats_note", "sentences_of", "shared_note", "training_record"]
 
 LOOKED_UP = 20_000
-"""Sentences of a split that are looked up in the training text."""
+"""Sentences of a split that are looked up in the training text, drawn at random."""
 
 FEW_DIFFERENT = 0.5
 """Below this share of different sentences a note says so."""
@@ -71,11 +71,11 @@ def repeats_note(split: str, texts: Iterable[str]) -> str:
     different = len(set(sentences))
     if different >= FEW_DIFFERENT * len(sentences):
         return ""
-    return f"{split}: only {different:,} of {len(sentences):,} sentences are different, so its errors are too small"
+    return f"{split}: only {different:,} of {len(sentences):,} sentences are different, so standard errors are too small"
 
 
 def sentences_of(name: str, split: EncodedSplit, corpus: Corpus) -> Iterator[str]:
-    """The sentences of a split to look up, at most so many: as training met them, before they are cut to length."""
+    """The sentences of a split to look up: some at random, or all of them before the cut where long ones are cut."""
     if split.over_long and corpus.report.cuts:
         return (record.text for record in corpus.splits[name])
     return map(split.text, map(int, some_rows(len(split), LOOKED_UP)))
