@@ -179,7 +179,7 @@ def test_test_sentences_in_the_training_split_of_another_text_are_noted(space: S
 
 def test_a_split_that_repeats_itself_is_noted(space: Space, tmp_path: Path) -> None:
     others = [f"{text} again" for text in TEXTS]
-    note = "test: only 20 of 60 sentences are different, so standard errors are too small"
+    note = "test: only 20 of 60 sentences differ, so standard errors are too small"
     repeated = [*others[:20], *(f"{text} " for text in others[:20]), *map(str.upper, others[:20])]
     assert note in subject_of(space, str(write(tmp_path / "other.txt", repeated))).notes
     assert repeats_note("test", others[:30] * 2) == ""

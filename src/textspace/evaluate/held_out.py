@@ -71,7 +71,7 @@ def repeats_note(split: str, texts: Iterable[str]) -> str:
     different = len(set(sentences))
     if different >= FEW_DIFFERENT * len(sentences):
         return ""
-    return f"{split}: only {different:,} of {len(sentences):,} sentences are different, so standard errors are too small"
+    return f"{split}: only {different:,} of {len(sentences):,} sentences differ, so standard errors are too small"
 
 
 def sentences_of(name: str, split: EncodedSplit, corpus: Corpus) -> Iterator[str]:
