@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.token_samples import shown
+from textspace.digits import plus_minus
 from textspace.evaluate.measures.variety import VARIANTS
 
 __all__ = ["Contestants", "markdown"]
@@ -197,7 +198,7 @@ def cosines(found: Contestants) -> str:
         endings = {"": "means", "_samples": "samples"} | {f"_layer_{n}": f"layer {n}" for n in range(100)}
         for ending, what in endings.items():
             if f"random_cosine{ending}" in of:
-                rows.append([f"{name}, {what}", *(_with_error(of.get(key + ending), 3) for key in keys.values())])
+                rows.append([f"{name}, {what}", *(_with_error(of.get(key + ending)) for key in keys.values())])
     return _table(["vectors", *keys], rows) if rows else ""
 
 
@@ -215,7 +216,7 @@ def completeness(found: Contestants) -> str:
     numbers = ("well_formed", "perplexity", "length", "distance", "distance_other", "cosine", "cosine_other", "nearer")
     columns = ["points", "well-formed", "perplexity", "words", "distance back", "to another", "cosine back"]
     rows = [
-        [f"{name}, {kind}", *(_with_error(one["estimates"]["completeness"].get(f"{key}_{kind}"), 2) for key in numbers)]
+        [f"{name}, {kind}", *(_with_error(one["estimates"]["completeness"].get(f"{key}_{kind}")) for key in numbers)]
         for name, one in _with(found, "completeness")
         for kind in ("prior", "halfway", "sample", "mean", "real")
     ]
@@ -249,11 +250,8 @@ def _number(value: float | None, digits: int = 1) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
-def _with_error(estimate: Mapping[str, Any] | None, digits: int = 2) -> str:
-    if estimate is None:
-        return ""
-    error = "" if estimate["stderr"] is None else f" ± {estimate['stderr']:.{digits}f}"
-    return f"{estimate['value']:,.{digits}f}{error}"
+def _with_error(estimate: Mapping[str, Any] | None) -> str:
+    return "" if estimate is None else plus_minus(estimate["value"], estimate["stderr"])
 
 
 def _dev_and_test(estimate: Mapping[str, Any] | None) -> str:

@@ -495,7 +495,7 @@ def test_resuming_goes_on(workplace: Path) -> None:
             )
         ),
         ("train text.txt --out done", "done already holds a run: add --resume to continue it"),
-        ("train text.txt --out nowhere --resume", "nowhere holds no run to go on with: leave out --resume"),
+        ("train text.txt --out nowhere --resume", "nowhere holds no run to resume: leave out --resume"),
         ("train text.txt --out done --resume --recipe ae", "done has the recipe 'vae'"),
         ("score done text.txt --precision fp8", "precision is 'fp8': use 'float32', 'tf32' or 'bf16'"),
         ("train table.tsv --text-column txet", "did you mean 'text'?"),

@@ -22,6 +22,7 @@ from helpers import small, tiny_sentences
 from safetensors.torch import load_file, save_file
 
 from textspace import folder as folders
+from textspace.digits import value_and_error
 from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
 from textspace.space import Space
@@ -117,6 +118,7 @@ def test_a_place_that_cannot_be_written_is_told(spaces: dict[str, Space], tmp_pa
 def test_the_card_says_what_the_space_is_and_how_good(spaces: dict[str, Space], saved: Path) -> None:
     card = (saved / "README.md").read_text()
     elbo = spaces["words"].metrics["test"]["elbo"]
+    value, error = value_and_error(elbo["value"], elbo["stderr"])
     assert card.startswith("# A text space: vae\n")
     for line in (
         "- Trained on: sentences",
@@ -124,7 +126,7 @@ def test_the_card_says_what_the_space_is_and_how_good(spaces: dict[str, Space], 
         "- Vocabulary: 18 tokens (words)",
         f"- Parameters: {sum(spaces['words'].model.parameter_counts().values()):,}",
         f"- Citation: {RECIPES['vae'].citation}",
-        f"| negative ELBO, upper bound on NLL | {elbo['value']:.3f} | {elbo['stderr']:.3f} | {elbo['n']} |",
+        f"| negative ELBO, upper bound on NLL | {value} | {error} | {elbo['n']} |",
     ):
         assert line in card.splitlines()
     model = spaces["language model"]

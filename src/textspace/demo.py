@@ -11,6 +11,7 @@ from rich.table import Table
 
 from textspace.data.corpus import open_corpus
 from textspace.data.english import english
+from textspace.digits import number, plus_minus
 from textspace.recipes import recipe
 from textspace.space import Space
 from textspace.train import checkpoints
@@ -70,16 +71,16 @@ def _table(space: Space, texts: list[str], seed: int) -> Table:
     table.add_column("value ± standard error", justify="right", no_wrap=True)
     for name in ("reconstruction", "kl", "elbo", "nll"):
         table.add_row(estimates[name].name, str(estimates[name]))
-    table.add_row("exact -log p of the same sentences: no model can pass it", f"{exact_N.mean():.2f}")
+    table.add_row("exact -log p of the same sentences: no model can pass it", number(exact_N.mean()))
     if measured.nll_N is not None:
         gap_N = measured.nll_N - exact_N
         error = gap_N.std(ddof=1) / np.sqrt(len(gap_N))
-        table.add_row("distance from perfect: the bound less the exact value", f"{gap_N.mean():.2f} ± {error:.2f}")
+        table.add_row("distance from perfect: the bound less the exact value", plus_minus(gap_N.mean(), error))
     table.add_row(estimates["nll_ppl_word"].name, str(estimates["nll_ppl_word"]))
     words = np.array([len(text.split()) + 1 for text in texts])
-    table.add_row("exact perplexity per word", f"{np.exp(exact_N.sum() / words.sum()):.2f}")
-    table.add_row("what a code tells about its sentence (mutual information, at least)", f"{codes['mi']:.2f}")
-    table.add_row(f"active units, of {space.dim}", f"{codes['active_units']:.0f}")
+    table.add_row("exact perplexity per word", number(np.exp(exact_N.sum() / words.sum())))
+    table.add_row("what a code tells about its sentence (mutual information, at least)", number(codes["mi"]))
+    table.add_row(f"active units, of {space.dim}", number(codes["active_units"]))
     return table
 
 

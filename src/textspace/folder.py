@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from textspace.config import BetaGatedPrior, PretrainedEncoder, Recipe
 from textspace.data.tokenizers import Tokenizer
+from textspace.digits import number, value_and_error
 from textspace.errors import TextspaceError
 from textspace.evaluate.sources import MIXING, card_lines
 from textspace.files import read_json, write_file
@@ -213,9 +214,9 @@ def _card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str,
         if split in metrics:
             lines += ["", f"## {title}", "", "| measure | value | standard error | sentences |", "|---|---|---|---|"]
             for estimate in metrics[split].values():
-                error = "" if estimate["stderr"] is None else f"{estimate['stderr']:.3f}"
+                value, error = value_and_error(estimate["value"], estimate["stderr"])
                 name = estimate["name"].replace("|", "\\|")
-                lines.append(f"| {name} | {estimate['value']:.3f} | {error} | {estimate['n']:,} |")
+                lines.append(f"| {name} | {value} | {error} | {estimate['n']:,} |")
             lines += card_lines(metrics, split)
             break
     lines += [
@@ -239,14 +240,15 @@ def kept_weights(metrics: Mapping[str, Any]) -> str | None:
     try:
         trained = metrics.get("trained")
         if "kept" not in metrics and trained is not None:  # of an earlier version
-            return f"kept at step {trained['best_step']:,}; {trained['criterion']}: {trained['best']:.2f}"
+            return f"kept at step {trained['best_step']:,}; {trained['criterion']}: {number(trained['best'])}"
         kept = metrics["kept"]
-        words = f"kept after epoch {kept['epoch']:g} (step {kept['step']:,}); {kept['criterion']}: {kept['value']:.2f}"
+        value = number(kept["value"])
+        words = f"kept after epoch {kept['epoch']:g} (step {kept['step']:,}); {kept['criterion']}: {value}"
         if trained is None:
             return f"{words}; the run has not finished"
         if trained["steps"] == kept["step"]:
             return words
-        return f"{words} (at the end of the run, step {trained['steps']:,}: {trained['last']:.2f})"
+        return f"{words} (at the end of the run, step {trained['steps']:,}: {number(trained['last'])})"
     except (AttributeError, LookupError, TypeError, ValueError):  # there is nothing, or not what training writes
         return None
 

@@ -275,6 +275,7 @@ class Space(Coder):
 
         `.estimates()` sums up; `.nll_N` is each sentence's importance-weighted bound, or exact for a language model.
         On a GPU "tf32" and "bf16" are several times as fast as "float32", and off by hundredths of a nat.
+        Training sentences make a space look better than it is: `textspace.evaluate.held_out.held_out_note` finds them.
         """
         seed = seed_number(seed)
         problem = f"cannot take {samples!r} samples (0 is for no importance-weighted bound)"

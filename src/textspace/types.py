@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributions import Distribution, kl_divergence
 from torch.nn.utils.rnn import pad_sequence
 
-from textspace.digits import written
+from textspace.digits import plus_minus
 from textspace.distributions import closed_kl, draw
 from textspace.noise import Noise
 
@@ -305,7 +305,6 @@ class Estimate:
         >>> print(Estimate("NLL", 101.234, 0.5, 3761, "upper", "lower", {}))
         101.23 ± 0.50
         >>> print(Estimate("perplexity", 9.5232e21, 1.151e19, 3761, "upper", "lower", {}))
-        9.5e+21 ± 1.2e+19
+        9.523e+21 ± 1.2e+19
         """
-        error = "" if self.stderr is None else f" ± {written(self.stderr, '.2f')}"
-        return f"{written(self.value, '.2f')}{error}"
+        return plus_minus(self.value, self.stderr)

@@ -9,7 +9,7 @@ from textspace.data.content import Sketch
 def sketch_of(texts: list[str]) -> Sketch:
     sketch = Sketch()
     for text in texts:
-        sketch.add(text.encode())
+        sketch.add(text)
     return sketch
 
 
@@ -20,7 +20,7 @@ def test_the_share_of_sentences_met_is_that_of_the_text(shared: int) -> None:
     texts = [f"sentence {number}" for number in range(shared)] + [
         f"another {number}" for number in range(5_000 - shared)
     ]
-    met, looked_up = known.met(texts)
+    met, looked_up, _ = known.met(texts)
     assert looked_up == pytest.approx(5_000 * 1_024 / 40_000, rel=0.3)
     share = shared / 5_000
     assert met / looked_up == pytest.approx(share, abs=3 * np.sqrt(share * (1 - share) / looked_up))
@@ -28,9 +28,9 @@ def test_the_share_of_sentences_met_is_that_of_the_text(shared: int) -> None:
 
 def test_a_small_text_is_known_whole() -> None:
     known = sketch_of(["a b", "c d", "c d"])
-    assert known.met(["a b", "a b", "e f"]) == (1, 2)
-    assert known.met([]) == (0, 0)
-    assert Sketch().met(["a b"]) == (0, 1)
+    assert known.met(["a b", "a b", "e f"]) == (1, 2, 2)
+    assert known.met([]) == (0, 0, 0)
+    assert Sketch().met(["a b"]) == (0, 1, 1)
 
 
 @pytest.mark.parametrize("sizes", [(10, 20), (10, 3_000), (3_000, 5_000), (700, 700)])

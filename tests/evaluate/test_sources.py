@@ -21,6 +21,7 @@ from textspace.cli import main
 from textspace.data.corpus import open_corpus
 from textspace.data.encoded import EncodedSplit
 from textspace.data.options import ReadOptions
+from textspace.digits import plus_minus
 from textspace.evaluate.bounds import Weighted
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measures.language_modelling import likelihood as measure
@@ -97,7 +98,7 @@ def test_the_card_shows_each_source_and_the_mixing_rule(space: Space, place: Pat
     assert "- Mixed by: all (every sentence of every source once an epoch" in text
     (easy_row,) = (line for line in text.splitlines() if line.startswith("| easy |"))
     elbo = space.metrics["by_source"]["test"]["easy"]["elbo"]
-    assert f"| {elbo['value']:.2f} ± {elbo['stderr']:.2f} |" in easy_row
+    assert f"| {plus_minus(elbo['value'], elbo['stderr'])} |" in easy_row
     assert "| 40 |" in easy_row
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from textspace.evaluate.statistics import Ratio, jackknife_error, plus_minus, some_rows, standard_error
+from textspace.evaluate.statistics import Ratio, jackknife_error, some_rows, standard_error
 
 Floats = NDArray[np.float64]
 
@@ -79,13 +79,6 @@ def test_errors_hold_where_neighbours_are_unlike_and_where_they_are_alike() -> N
     plain = periodic_N.std() / math.sqrt(2_000)
     assert left_out(periodic_N) < 1.1 * plain
     assert standard_error(periodic_N) == pytest.approx(plain, rel=0.01)
-
-
-def test_numbers_are_shown_with_two_digits_of_their_error() -> None:
-    assert plus_minus(22.0, 0.59) == "22.00 ± 0.59"
-    assert plus_minus(1.5, 0.0) == "1.5"
-    assert plus_minus(0.2, 0.000001) == "0.2000 ± 0.0000"
-    assert plus_minus(math.inf, None) == "inf"
 
 
 def test_values_of_sentences_scatter_as_their_ratio_does() -> None:

@@ -104,6 +104,14 @@ def test_a_run_is_scored_on_another_text_than_it_learnt_from(job: Job, tmp_path:
     assert numbers["measures"]["mlp_probe"]["majority"][0] == 50
 
 
+def test_a_run_says_that_it_is_scored_on_training_sentences(job: Job, tmp_path: Path, capsys) -> None:
+    learnt = [record.text for record in open_corpus("builtin:100").splits["train"]]
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "test.txt").write_text("\n".join([*learnt[:3], "a new sentence"]))
+    done(replace(job, scored_on=str(tmp_path / "text")), tmp_path / "run")
+    assert "test: 3 of 4 different test sentences are in the text the space was trained on" in capsys.readouterr().out
+
+
 def test_text_without_a_test_split_is_refused(job: Job, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     for name in ("train", "valid"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,7 +83,8 @@ def rank(
     """
     from textspace.answering import SCORES, scores_for
     from textspace.data.questions import QuestionColumns, read_questions
-    from textspace.evaluate.measures.ranking import ranking_table
+    from textspace.evaluate.held_out import held_out_note
+    from textspace.evaluate.measures.ranking import ranking_table, texts_of
     from textspace.space import Space
 
     if score not in (*SCORES, "all"):
@@ -98,6 +100,8 @@ def rank(
     for line in report.lines():
         tell(line)
     space = Space.load(folder, device)
+    if note := held_out_note(space.metrics, map(space.normalise, chain.from_iterable(map(texts_of, questions)))):
+        tell(note)
     wanted: Any = None if score == "all" else [score]
     ranked = ranking_table(space, questions, scores=wanted, drop_html=drop_html, seed=seed, show_progress=True)
     spelling, unknown = ranked.settings["spelling"], ranked.settings["unknown_tokens_percent"]
@@ -115,9 +119,9 @@ def rank(
 
 
 def _print(ranked: RankingTable) -> None:
+    from textspace.digits import plus_minus
     from textspace.evaluate.measures.ranking import ROWS
     from textspace.evaluate.rankings import MEASURED
-    from textspace.evaluate.statistics import plus_minus
 
     estimates = ranked.estimates("the questions")
     rows = []

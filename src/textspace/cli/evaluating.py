@@ -136,15 +136,14 @@ def print_measures(as_json: bool) -> None:
 
 
 def print_report(report: Report) -> None:
-    from textspace.evaluate.reports.text import shown_estimate
 
     if report.diagnosis:
         typer.echo(f"{report.diagnosis['in words']}\n")
     headlines = report.headlines()
-    rows = [(line.label, shown_estimate(each), f"{each.n:,}", line.about) for line, each in headlines]
+    rows = [(line.label, str(each), f"{each.n:,}", line.about) for line, each in headlines]
     if not rows:  # single measures, of which none is for the top
         rows = [
-            (each.name, shown_estimate(each), f"{each.n:,}", f"{each.better} is better" if each.better else "")
+            (each.name, str(each), f"{each.n:,}", f"{each.better} is better" if each.better else "")
             for entry in report.entries.values()
             for each in entry.findings.estimates.values()
         ]
@@ -177,7 +176,6 @@ def _print_findings(table: Table) -> None:
 
 def print_comparison(found: Comparison) -> None:
     from textspace.evaluate.reports.comparison import difference_text
-    from textspace.evaluate.reports.text import shown_estimate
 
     for note in found.notes:
         tell(note)
@@ -185,7 +183,7 @@ def print_comparison(found: Comparison) -> None:
 
     def cell(row: Row, place: int) -> str:
         estimate = row.estimates[place]
-        lines = ["" if estimate is None else shown_estimate(estimate), difference_text(row, place)]
+        lines = ["" if estimate is None else str(estimate), difference_text(row, place)]
         return "\n".join(filter(None, lines))
 
     rows = found.headlines() or [(row.name, row) for row in found.rows]

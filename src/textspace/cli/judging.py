@@ -151,11 +151,14 @@ def _remembered(folder: Path, saved: Saved, history: History) -> Examination:
 
 def _examined(space: Space, corpus: Corpus, history: History, seed: int) -> Examination:
     from textspace.evaluate.examination import examine
+    from textspace.evaluate.held_out import held_out_note
 
     parts = [corpus.splits["valid"]] if "valid" in corpus.splits else list(corpus.splits.values())
     total, records = some_records(parts, EXAMINED)
     texts = [record.text for record in records]
     tell_reading(corpus)
+    if note := held_out_note(space.metrics, texts):
+        tell(note)
     if len(texts) < total:
         tell(f"examined {len(texts):,} of {total:,} sentences, drawn at random")
     return examine(
@@ -171,6 +174,7 @@ def _examined(space: Space, corpus: Corpus, history: History, seed: int) -> Exam
 
 def _print_numbers(examination: Examination, recipe: Recipe, last: dict[str, Any] | None) -> None:
     """The numbers of the weights that the space has, and beside them those of the run's last ones, if these differ."""
+    from textspace.digits import number
     from textspace.evaluate.doctor import measures_of
 
     words = measures_of(recipe)
@@ -179,9 +183,8 @@ def _print_numbers(examination: Examination, recipe: Recipe, last: dict[str, Any
     for name, value in examination.numbers.items():
         known = estimates.get(name)
         side = f", {known.bound} bound" if known and known.bound in ("lower", "upper") else ""
-        shown = f"{value:.0f}" if name == "active_units" else str(known) if known else f"{value:.2f}"
-        row = (f"{words.get(name, name)}{side}", shown)
-        rows.append((*row, f"{last[name]:.2f}" if name in last else "") if last else row)
+        row = (f"{words.get(name, name)}{side}", str(known) if known else number(value))
+        rows.append((*row, number(last[name]) if name in last else "") if last else row)
     columns = {"measure": "left", "value ± standard error": "right"}
     if rows:
         print_table(columns | ({"last weights": "right"} if last else {}), rows)

@@ -103,6 +103,7 @@ def train(
     """
     from dataclasses import asdict
 
+    from textspace.digits import number as shown
     from textspace.folder import check
     from textspace.recipes import sized, with_sparsity
     from textspace.train.beginning import recipe_of_run
@@ -145,7 +146,7 @@ def train(
         return
     tell(
         f"{trained.stopped} after {trained.seconds:.0f} s and {trained.steps:,} steps; weights kept after epoch "
-        f"{trained.best_epoch:g} (step {trained.best_step:,}), {trained.criterion}: {trained.best:.2f}"
+        f"{trained.best_epoch:g} (step {trained.best_step:,}), {trained.criterion}: {shown(trained.best)}"
     )
     tell(
         f"{trained.parameters:,} parameters, {trained.encoder_updates:,} encoder and "

@@ -294,6 +294,7 @@ def score(
 
       echo "a sentence" | textspace score my-space - --each
     """
+    from textspace.evaluate.held_out import held_out_note
     from textspace.evaluate.likelihood import lengths_for, likelihood
     from textspace.evaluate.melbo import Melbo
     from textspace.progress import track
@@ -312,6 +313,8 @@ def score(
     texts = [record.text for record in track(chosen, "reading", True, len(chosen))]
     tell_reading(corpus)
     encoded = space.of_normalised().read(texts)
+    if note := held_out_note(space.metrics, texts):
+        tell(note)
     if unknown := encoded.unknown_share:
         tell(f"{unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
     measured = likelihood(

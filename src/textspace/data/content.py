@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,75 +17,132 @@ from textspace.errors import TextspaceError
 if TYPE_CHECKING:
     from textspace.data.corpus import Split
 
-__all__ = ["TRAINING_TEXT", "Content", "Sketch"]
+__all__ = ["TRAINING_TEXT", "Content", "Met", "Sketch", "canonical"]
 
 TRAINING_TEXT = "training_text"
 """Under which name a space's metrics tell what text it was trained on: see `Content.text`."""
+
+
+RAW, CANONICAL = "", "2:"
+"""How stored digests and sketches begin: those of earlier versions hash sentences as they are and have no prefix, those
+of today hash the canonical form."""
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff]")
+
+
+def canonical(text: str) -> str:
+    r"""The form in which sentences are compared: without differences of case, spacing, invisible characters and
+    Unicode encoding.
+
+    >>> canonical("  A\u00a0dog  BARKS "), canonical("cafe\u0301\u200b") == canonical("CAF\u00c9")
+    ('a dog barks', True)
+    """
+    if not text.isascii():
+        text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    return " ".join(text.casefold().split())
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+
+
+class _Smallest:
+    """The smallest of the hashes that are added."""
+
+    SIZE = 1024
+
+    def __init__(self) -> None:
+        self.hashes: set[int] = set()
+        self.largest = 2**64 - 1
+        """Larger ones are not kept."""
+
+    def add(self, found: int) -> None:
+        if found <= self.largest:
+            self.hashes.add(found)
+            if len(self.hashes) >= 2 * self.SIZE:
+                self.shorten()
+
+    def shorten(self) -> None:
+        kept = sorted(self.hashes)[: self.SIZE]
+        if len(kept) == self.SIZE:
+            self.largest = min(self.largest, kept[-1])
+        self.hashes = {each for each in kept if each <= self.largest}
+
+    def join(self, stored: str) -> None:
+        """Add the hashes that `stored` gave for another text."""
+        hashes = np.frombuffer(base64.b64decode(stored), "<u8").tolist()
+        self.hashes.update(hashes)
+        if len(hashes) >= self.SIZE:
+            self.largest = min(self.largest, max(hashes))
+        self.shorten()
+
+    @property
+    def stored(self) -> str:
+        self.shorten()
+        return base64.b64encode(np.array(sorted(self.hashes), "<u8").tobytes()).decode()
+
+
+class Met(NamedTuple):
+    """How many different sentences of a text are among those of a sketch, of how many that the sketch can decide."""
+
+    met: int
+    looked_up: int
+    different: int
+    """All different sentences of the text."""
 
 
 class Sketch:
     """The smallest hashes of a text's sentences: enough to tell how many of another text's sentences are among them.
 
     Of a text with more different sentences than are kept, only sentences with a hash up to the largest kept one can be
-    looked up: the same random share of any text. Sketches of two texts make one of both.
+    looked up: the same random share of any text. Sketches of two texts make one of both. Sentences are compared in
+    their canonical form, but as they are with a sketch of an earlier version.
 
     >>> a, b = Sketch(), Sketch()
-    >>> for text in (b"one", b"two", b"two"):
+    >>> for text in ("one", "two", "Two "):
     ...     a.add(text)
-    >>> b.add(b"three")
-    >>> a.met(["one", "three"]), Sketch.of(a.written, b.written).met(["one", "three", "four"])
-    ((1, 2), (2, 3))
+    >>> b.add("three")
+    >>> a.met(["one", "three"])
+    Met(met=1, looked_up=2, different=2)
+    >>> Sketch.of(a.written, b.written).met(["ONE", "three", "four"])
+    Met(met=2, looked_up=3, different=3)
     """
 
-    SIZE = 1024
-    """Hashes that are kept."""
-
     def __init__(self) -> None:
-        self._hashes: set[int] = set()
-        self._largest = 2**64 - 1
-        """Larger ones are not kept."""
+        self._kept = {CANONICAL: _Smallest()}
 
     @classmethod
     def of(cls, *written: str) -> Sketch:
         """Of all the texts whose sketches are given."""
         sketch = cls()
-        for each in written:
-            hashes = np.frombuffer(base64.b64decode(each), "<u8").tolist()
-            sketch._hashes.update(hashes)
-            if len(hashes) >= cls.SIZE:
-                sketch._largest = min(sketch._largest, max(hashes))
-        sketch._shorten()
+        sketch._kept = {}
+        for each in " ".join(written).split():
+            form = CANONICAL if each.startswith(CANONICAL) else RAW
+            sketch._kept.setdefault(form, _Smallest()).join(each.removeprefix(form))
         return sketch
 
-    def add(self, text: bytes) -> None:
-        found = self._hash(text)
-        if found <= self._largest:
-            self._hashes.add(found)
-            if len(self._hashes) >= 2 * self.SIZE:
-                self._shorten()
+    def add(self, text: str) -> None:
+        self._kept[CANONICAL].add(_hash(canonical(text)))
 
-    def _shorten(self) -> None:
-        kept = sorted(self._hashes)[: self.SIZE]
-        if len(kept) == self.SIZE:
-            self._largest = min(self._largest, kept[-1])
-        self._hashes = {each for each in kept if each <= self._largest}
-
-    @staticmethod
-    def _hash(text: bytes) -> int:
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
-
-    def met(self, texts: Iterable[str]) -> tuple[int, int]:
-        """How many different sentences are among those of the sketch, and how many could be looked up."""
-        self._shorten()
-        hashes = {self._hash(text.encode()) for text in texts}
-        known = {each for each in hashes if each <= self._largest}
-        return len(known & self._hashes), len(known)
+    def met(self, texts: Iterable[str]) -> Met:
+        for kept in self._kept.values():
+            kept.shorten()
+        met, looked_up, different = set(), set(), set()
+        for text in texts:
+            sentence = _hash(canonical(text))
+            different.add(sentence)
+            for form, kept in self._kept.items():
+                found = sentence if form == CANONICAL else _hash(text)
+                if found <= kept.largest:
+                    looked_up.add(sentence)
+                    if found in kept.hashes:
+                        met.add(sentence)
+        return Met(len(met), len(looked_up), len(different))
 
     @property
     def written(self) -> str:
         """For a file."""
-        self._shorten()
-        return base64.b64encode(np.array(sorted(self._hashes), "<u8").tobytes()).decode()
+        return " ".join(form + kept.stored for form, kept in self._kept.items())
 
 
 class Content:
@@ -92,7 +151,8 @@ class Content:
     def __init__(self, name: str, *, sketched: bool = True) -> None:
         self.count = 0
         self._name, self._sketched = name, sketched
-        self._records, self._texts = hashlib.blake2b(), hashlib.blake2b(digest_size=16)
+        self._records = hashlib.blake2b()
+        self._texts = {form: hashlib.blake2b(digest_size=16) for form in (RAW, CANONICAL)}
         self.sketch = Sketch()
 
     @classmethod
@@ -115,10 +175,10 @@ class Content:
             self.count += 1
             self._records.update(b"%d %d %a " % (len(text), record.source, record.label))
             self._records.update(text)
-            self._texts.update(b"%d " % len(text))
-            self._texts.update(text)
             if self._sketched:
-                self.sketch.add(text)
+                for form, each in ((RAW, text), (CANONICAL, canonical(record.text).encode())):
+                    self._texts[form].update(b"%d %b" % (len(each), each))
+                self.sketch.add(record.text)
             yield record
 
     @property
@@ -128,8 +188,10 @@ class Content:
     @property
     def text(self) -> dict[str, int | str]:
         """What tells the sentences in their order from others, whatever their labels, and which they are."""
-        return {"sentences": self.count, "digest": self._texts.hexdigest(), "sketch": self.sketch.written}
+        digest = CANONICAL + self._texts[CANONICAL].hexdigest()
+        return {"sentences": self.count, "digest": digest, "sketch": self.sketch.written}
 
     def is_text(self, known: Mapping[str, Any]) -> bool:
-        """Whether these are the sentences that `text` told of, in their order."""
-        return (self.count, self._texts.hexdigest()) == (known.get("sentences"), known.get("digest"))
+        """Whether these are the sentences of a stored `text`, in their order; an earlier version may have stored it."""
+        digests = [form + each.hexdigest() for form, each in self._texts.items()]
+        return self.count == known.get("sentences") and known.get("digest") in digests

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.finding import short_name
+from textspace.digits import plus_minus
 from textspace.evaluate.bounds import Likelihood
 from textspace.evaluate.measure import Cells, Findings, Table
-from textspace.evaluate.statistics import plus_minus
 from textspace.types import Estimate
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textspace.digits import written
 from textspace.errors import TextspaceError
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "Ratio",
     "block_numbers",
     "jackknife_error",
-    "plus_minus",
     "some_rows",
     "standard_error",
 ]
@@ -129,20 +127,6 @@ class Ratio(NamedTuple):
         [0.556, 0.778]
         """
         return self.value + (above_N - self.value * below_N) / max(float(np.mean(below_N)), 1e-12)
-
-
-def plus_minus(value: float, error: float | None) -> str:
-    """A number as tables show it, rounded where its error begins.
-
-    >>> plus_minus(34.5678, 0.2345), plus_minus(254.21, 12.6), plus_minus(0.00836, 0.0013), plus_minus(0.5, None)
-    ('34.57 ± 0.23', '254 ± 13', '0.0084 ± 0.0013', '0.5')
-    >>> plus_minus(9.5232e21, 1.151e19)
-    '9.5e+21 ± 1.2e+19'
-    """
-    if not error or not math.isfinite(value + error):
-        return f"{value:.4g}"
-    decimals = min(max(1 - math.floor(math.log10(error)), 0), 4)
-    return f"{written(value, f'.{decimals}f')} ± {written(error, f'.{decimals}f')}"
 
 
 def jackknife_error(statistic: Callable[[Integers], float], count: int, blocks: int = BLOCKS) -> float | None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textspace.data.content import TRAINING_TEXT, Content, Sketch
+from textspace.data.content import Content
 from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedCorpus, EncodedSplit
 from textspace.data.options import ReadOptions, check_options
 from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
+from textspace.evaluate.held_out import held_out_note, repeats_note, sentences_of, shared_note, training_record
 from textspace.evaluate.measure import Effort, Sentences, Subject
 from textspace.evaluate.sources import source_names
 from textspace.evaluate.statistics import some_rows
@@ -51,6 +52,8 @@ class SourcedSubject(Subject):
     facts: dict[str, SplitFacts] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """Sentences about how the source was read."""
+    met: str | None = None
+    """The one of them that says that the space was trained on test sentences, or that nobody can know."""
 
 
 def subject_of(
@@ -110,8 +113,8 @@ def subject_of(
     own_train = None if train is None else _is_of_training(space, corpus.name, train)
     if "train" in splits and own_train is False:
         notes.append("train: these are not the sentences the space was trained on")
-    if not own_train and (met := _met_in_training(space, splits["test"])):
-        notes.append(met)
+    met, repeated = _held_out_notes(space, corpus, encoded, own_train)
+    notes += [*([met] if met else []), *repeated]
     if unknown := facts["test"].unknown:
         notes.append(f"test: {unknown:.2%} of the tokens are unknown to the space, which flatters its likelihoods")
     return SourcedSubject(
@@ -128,6 +131,7 @@ def subject_of(
         source=corpus.name,
         facts=facts,
         notes=[*corpus.report.lines(), *notes],
+        met=met,
     )
 
 
@@ -147,26 +151,15 @@ def _opened(space: Space, source: Any, options: ReadOptions, notes: list[str]) -
         same = "valid" in uncut.splits or "train" not in uncut.splits
         return uncut if same else open_corpus(source, options, normalise=normalise)
     whole = uncut.splits["train"]
-    other = "is not, as a whole, the text the space was trained on"
-    notes.append(f"{uncut.name} has no splits and {other}: all of it is the test split")
+    is_other = " and is not, as a whole, the text the space was trained on" if training_record(space.metrics) else ""
+    notes.append(f"{uncut.name} has no splits{is_other}: all of it is the test split")
     return replace(uncut, splits={"test": whole})
 
 
 def _may_hold_training(space: Space, uncut: Corpus) -> bool:
     """By the number of sentences alone."""
-    known, train = _text_of_training(space), uncut.splits.get("train")
+    known, train = training_record(space.metrics), uncut.splits.get("train")
     return train is not None and (known is None or known["sentences"] <= len(train))
-
-
-def _text_of_training(space: Space) -> dict[str, Any] | None:
-    """What a space tells of the text it was trained on; None where it tells nothing, or not what training writes."""
-    known: Any = space.metrics.get(TRAINING_TEXT)
-    try:
-        if sketch := known.get("sketch"):
-            Sketch.of(sketch)
-        return known if isinstance(known["sentences"], int) and isinstance(known["digest"], str) else None
-    except (AttributeError, LookupError, TypeError, ValueError):
-        return None
 
 
 def _is_of_training(space: Space, name: str, content: Content) -> bool | None:
@@ -174,23 +167,26 @@ def _is_of_training(space: Space, name: str, content: Content) -> bool | None:
 
     Of a space that does not know its text's digest, since it was made before there was one, the name decides.
     """
-    known = _text_of_training(space)
+    known = training_record(space.metrics)
     if known is None:
         return True if name == space.metrics.get("source") else None
     return content.is_text(known)
 
 
-def _met_in_training(space: Space, test: Sentences) -> str | None:
-    """A sentence where a text that is not that of training has some of its sentences all the same."""
-    sketch = (_text_of_training(space) or {}).get("sketch")
-    met, looked_up = Sketch.of(sketch).met(test.texts) if sketch else (0, 0)
-    if not met:
-        return None
-    of = "different test sentences" if looked_up == len(set(test.texts)) else "test sentences that were looked up"
-    return (
-        f"test: {met:,} of {looked_up:,} {of} are in the text the space was trained on, which flatters its numbers: "
-        "give sentences that it has not met"
-    )
+def _held_out_notes(
+    space: Space, corpus: Corpus, encoded: EncodedCorpus, own_train: bool | None
+) -> tuple[str | None, list[str]]:
+    """The note that the space has met test sentences; and those on repeated ones, in the training split or the test
+    split itself."""
+    record, train = training_record(space.metrics), encoded.contents.get("train")
+    texts = list(sentences_of("test", encoded.splits["test"], corpus))
+    met = None if own_train and record else held_out_note(space.metrics, texts, "test")
+    shared = ""
+    if train is not None and own_train:
+        shared = shared_note("test", texts, [train.sketch.written, (record or {}).get("sketch", "")])
+    elif train is not None:
+        shared = shared_note("test", texts, [train.sketch.written], "the training split beside them")
+    return met, [note for note in (shared, repeats_note("test", texts)) if note]
 
 
 def _with_test(corpus: Corpus, notes: list[str]) -> Corpus:

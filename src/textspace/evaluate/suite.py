@@ -358,6 +358,7 @@ def _data(subject: Subject, data: str) -> dict[str, Any]:
         "source": source,
         "splits": {name: asdict(each) for name, each in facts.items()},
         "notes": list(subject.notes) if isinstance(subject, SourcedSubject) else [],
+        "met": subject.met if isinstance(subject, SourcedSubject) else None,
         "fingerprint": data,
         "test_fingerprint": hashlib.sha256(json.dumps(subject.test.texts).encode()).hexdigest(),
     }

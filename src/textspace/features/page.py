@@ -13,7 +13,7 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
-from textspace.evaluate.reports.text import shown_estimate
+from textspace.digits import value_and_error
 from textspace.features.results import Association, Dimension, Effect, Example, Features, Probe, Side, Word
 
 __all__ = ["page"]
@@ -74,7 +74,7 @@ def _header(features: Features, name: str) -> str:
 def _facts(features: Features) -> str:
     facts = [(f"{len(features.in_state('varies')):,}", "dimensions that vary")]
     if features.on_per_sentence is not None:
-        value, _, error = shown_estimate(features.on_per_sentence).partition(" ± ")
+        value, error = value_and_error(features.on_per_sentence.value, features.on_per_sentence.stderr)
         facts.append((f"{value}{f' <small>± {error}</small>' if error else ''}", "on in a sentence"))
         facts.append((f"{len(features.in_state('always on')):,}", "always on"))
     facts.append((f"{len(features.in_state('dead')):,}", "dead"))

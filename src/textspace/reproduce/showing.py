@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from textspace.digits import written
+from textspace.digits import number, plus_minus
 from textspace.evaluate.reports.report import to_json
-from textspace.evaluate.reports.text import as_text, markdown_table, shown
+from textspace.evaluate.reports.text import as_text, markdown_table
 from textspace.files import check_no_file, write_file
 from textspace.reproduce.picture import pictures
 from textspace.reproduce.report import SPREAD_FROM, Cell, Line, Reproduction
@@ -53,16 +52,11 @@ def _lists_in_lines(content: str) -> str:
 def ours(cell: Cell) -> str:
     """
     >>> ours(Cell(96.3061, 0.2, 96.17, 0.68)), ours(Cell(32.0, 0.0, 32)), ours(Cell(0.0025, 8e-5)), ours(Cell())
-    ('96.31 ± 0.20', '32', '0.003 ± 0.000', '')
+    ('96.31 ± 0.20', '32', '0.002500 ± 0.000080', '')
     >>> ours(Cell(9.5232e21, 1.151e19)), ours(Cell(9e20)), ours(Cell(1234.50012))
-    ('9.5e+21 ± 1.2e+19', '9.0e+20', '1,234.5')
+    ('9.523e+21 ± 1.2e+19', '9e+20', '1,235')
     """
-    if cell.ours is None or not math.isfinite(cell.ours):
-        return shown(cell.ours)
-    if not cell.error or not math.isfinite(cell.error):
-        return written(round(cell.ours, 3), ",.10g")
-    decimals = min(3, max(0, 1 - math.floor(math.log10(cell.error))))
-    return f"{written(cell.ours, f',.{decimals}f')} ± {written(cell.error, f',.{decimals}f')}"
+    return "" if cell.ours is None else plus_minus(cell.ours, cell.error)
 
 
 def paper(cell: Cell) -> str:
@@ -77,9 +71,8 @@ def gap(cell: Cell) -> str:
     """
     if cell.gap is None:
         return ""
-    text = ours(Cell(cell.gap, cell.gap_error))
-    theirs = "" if cell.paper_gap is None else f" ({cell.paper_gap:+.4g})"
-    return ("" if text.startswith("-") else "+") + text + theirs
+    theirs = "" if cell.paper_gap is None else f" ({number(cell.paper_gap, signed=True)})"
+    return plus_minus(cell.gap, cell.gap_error, signed=True) + theirs
 
 
 def difference(cell: Cell) -> str:

@@ -25,6 +25,7 @@ from textspace.data.corpus import open_corpus
 from textspace.data.options import ReadOptions
 from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
+from textspace.evaluate.held_out import held_out_note, sentences_of
 from textspace.evaluate.likelihood import Likelihood, likelihood
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
@@ -107,6 +108,8 @@ def _scored(space: Space, job: Job) -> dict[str, Any]:
     if not len(splits.get("test", ())):
         raise TextspaceError(f"{corpus.name} has no test sentences to score: add a file named 'test'")
     test = splits["test"]
+    if job.scored_on and (note := held_out_note(space.metrics, sentences_of("test", test, corpus), "test")):
+        tell(note)
     began = time.monotonic()
     scores = likelihood(space.model, test, samples=job.samples, precision=job.score_in)
     estimates = scores.estimates()

@@ -19,6 +19,7 @@ from textspace.data.corpus import Corpus, open_corpus
 from textspace.data.encoded import EncodedSplit
 from textspace.data.options import ReadOptions
 from textspace.data.preparing import Prepared, cache_folder, needed_splits, prepare
+from textspace.digits import number
 from textspace.encoding import is_on
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import History, examine
@@ -256,10 +257,11 @@ def _first_phase(
         return
     write_file(folder / PRETRAINING, (json.dumps(first.summary(), indent=1) + "\n").encode())
     write_file(folder / PRETRAINING_LOG, (first.folder / "steps.jsonl").read_bytes())
-    done = "found in the cache" if first.reused else f"done in {first.trained.seconds:.0f} s"
+    trained = first.trained
+    done = "found in the cache" if first.reused else f"done in {trained.seconds:.0f} s"
     say(
-        f"first phase {done}: {first.trained.epochs} epochs, best {first.trained.criterion} {first.trained.best:.2f}; "
-        f"second phase: {recipe.pretrain.keep if recipe.pretrain else ''} kept"
+        f"first phase {done}: {trained.epochs} epochs, best {trained.criterion} {number(trained.best)}; second phase: "
+        f"{recipe.pretrain.keep if recipe.pretrain else ''} kept"
     )
 
 

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from textspace.errors import TextspaceError
 from textspace.train.updates import Step
 
-__all__ = ["Display", "StepLog", "records", "short"]
+__all__ = ["Display", "StepLog", "records"]
 
 FETCH_EVERY = 20
 """Steps between two fetches of numbers from the device."""
@@ -187,12 +187,3 @@ class Display:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-
-
-def short(value: float) -> str:
-    """A number as it is displayed.
-
-    >>> short(101.234), short(32.0), short(float("-inf"))
-    ('101.23', '32', '-inf')
-    """
-    return f"{value:.0f}" if value.is_integer() else f"{value:.2f}"

@@ -15,6 +15,7 @@ import torch
 from textspace.config import Recipe
 from textspace.data.batching import Mixing
 from textspace.data.encoded import EncodedSplit
+from textspace.digits import number
 from textspace.errors import TextspaceError
 from textspace.evaluate.doctor import State, diagnose
 from textspace.evaluate.examination import validations
@@ -23,7 +24,7 @@ from textspace.noise import seed_of
 from textspace.objectives import build_objective
 from textspace.schedules import Progress, schedule
 from textspace.train import checkpoints
-from textspace.train.log import FETCH_EVERY, Display, NotFiniteError, StepLog, short
+from textspace.train.log import FETCH_EVERY, Display, NotFiniteError, StepLog
 from textspace.train.processes import Processes
 from textspace.train.record import write_weights
 from textspace.train.resuming import can_continue, own_random_states, random_states
@@ -284,7 +285,7 @@ class Trainer:
         line: dict[str, Any] = {**facts, "kept": kept, **numbers}
         self.log.write(line)
         self.history.append(line)
-        shown = "  ".join(f"{name} {short(numbers[name])}" for name in SHOWN if name in numbers)
+        shown = "  ".join(f"{name} {number(numbers[name])}" for name in SHOWN if name in numbers)
         notes = f"learning rate {self._turn().rate:g}{', weights kept' if kept else ''}"
         self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  ({notes})")
 
@@ -298,7 +299,7 @@ class Trainer:
         words = self.criterion.words(self.training, self.final_weights)
         self.display.say(
             f"from here on weights are kept by another criterion than before: {words}; "
-            f"those kept so far have {self.selection.kept:.2f}"
+            f"those kept so far have {number(self.selection.kept)}"
         )
 
     # State

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from textspace.data.content import Sketch
 from textspace.data.encoded import EncodedSplit
 from textspace.data.preparing import Prepared
-from textspace.evaluate.statistics import some_rows
+from textspace.evaluate.held_out import sentences_of, shared_note
 
 __all__ = ["notes_on", "unknown_shares"]
 
 TOLD_FROM, TOO_MANY = 0.01, 0.2
 """Shares of unknown tokens that are told, and for which other tokens are advised."""
-
-LOOKED_UP = 20_000
-"""Sentences of a split that are looked up in the training text."""
 
 NAMES = {"train": "training", "valid": "validation", "test": "test"}
 
@@ -30,7 +26,12 @@ def notes_on(prepared: Prepared, learnt_before: str | None = None) -> list[str]:
     splits = prepared.encoded.splits
     known = [prepared.encoded.contents["train"].sketch.written, *([learnt_before] if learnt_before else [])]
     lines = [*prepared.corpus.report.lines(), *_unknown(unknown_shares(splits))]
-    return [*lines, *(line for name in ("valid", "test") if name in splits for line in _met(name, splits[name], known))]
+    shared = [
+        shared_note(name, sentences_of(name, splits[name], prepared.corpus), known)
+        for name in ("valid", "test")
+        if name in splits
+    ]
+    return [*lines, *filter(None, shared)]
 
 
 def unknown_shares(splits: Mapping[str, EncodedSplit]) -> dict[str, float]:
@@ -50,12 +51,3 @@ def _unknown(shares: Mapping[str, float]) -> list[str]:
     if max(shares.values()) >= TOO_MANY:
         line += ": text.tokenizer.kind=bpe knows words by their pieces"
     return [line]
-
-
-def _met(name: str, split: EncodedSplit, known: list[str]) -> list[str]:
-    rows = some_rows(len(split), LOOKED_UP)
-    met, looked_up = Sketch.of(*known).met(split.text(int(row)) for row in rows)
-    if not met:
-        return []
-    are = "is" if met == 1 else "are"
-    return [f"{name}: {met:,} of {looked_up:,} different sentences {are} in the training text too, which flatters it"]

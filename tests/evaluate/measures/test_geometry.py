@@ -11,6 +11,7 @@ from small_subjects import collapse, gated, subject_on, with_codes
 from torch.distributions import Normal
 
 from textspace.data.batching import make_batch
+from textspace.digits import plus_minus
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Effort
 from textspace.evaluate.measures import geometry as module
@@ -31,7 +32,7 @@ from textspace.evaluate.measures.pairwise import (
     partners,
     random_pairs,
 )
-from textspace.evaluate.statistics import SAFE_SIDE, plus_minus
+from textspace.evaluate.statistics import SAFE_SIDE
 from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.noise import Noise
 

@@ -14,12 +14,13 @@ from helpers import small, tiny_sentences
 from small_subjects import subject_on, untrained
 
 from textspace.data.encoded import EncodedSplit
+from textspace.digits import plus_minus
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import PERTURBATION, Effort, Findings
 from textspace.evaluate.measures.pairwise import partners
 from textspace.evaluate.measures.perturbed import MEASURES, _Numbers, _similarity, overfitting, reconstruction_by_code
 from textspace.evaluate.measures.reconstruction import originals_of
-from textspace.evaluate.statistics import plus_minus, some_rows
+from textspace.evaluate.statistics import some_rows
 from textspace.evaluate.text_metrics import sentence_bleu
 from textspace.noise import seed_of
 from textspace.recipes import RECIPES

@@ -17,7 +17,7 @@ from textspace.evaluate.measure import Findings, Picture, Table
 from textspace.evaluate.reports.html import html_table, page
 from textspace.evaluate.reports.pictures import draw, svg
 from textspace.evaluate.reports.report import HEADLINES, SCHEMA, Entry, Report, json_text
-from textspace.evaluate.reports.text import alignment, markdown, plain_name, shown, shown_estimate, shown_rows
+from textspace.evaluate.reports.text import alignment, markdown, plain_name, shown, shown_rows
 from textspace.types import Estimate
 
 EVIL = "<script>alert('|')</script> & *more* | _words_ `x` [y](z)"
@@ -141,29 +141,6 @@ def test_what_is_no_report_is_refused_in_a_sentence(data: Any, tmp_path: Path) -
 
 
 # Numbers for people
-
-
-@pytest.mark.parametrize(
-    ("value", "error", "text"),
-    [
-        (101.2345, 0.5, "101.23 ± 0.50"),
-        (0.83123, 0.0049, "0.8312 ± 0.0049"),
-        (351.65, 14.05, "352 ± 14"),
-        (-0.5, 0.096, "-0.500 ± 0.096"),
-        (24.0, None, "24"),
-        (0.0, 0.0, "0"),
-        (12345.6, None, "12,346"),
-        (0.25, None, "0.25"),
-        (1.23456e-6, None, "1.2e-06"),
-        (9_523_254_459_621_015_814_144.0, 11_510_000_000_000_000_000.0, "9.5e+21 ± 1.2e+19"),
-        (9_999_999.0, 1234.0, "9,999,999 ± 1,234"),
-        (2.5e7, None, "2.5e+07"),
-        (math.inf, None, "∞"),
-        (math.nan, None, "–"),
-    ],
-)
-def test_numbers_have_the_digits_their_error_leaves(value: float, error: float | None, text: str) -> None:
-    assert shown_estimate(estimate(value=value, stderr=error)) == text
 
 
 def test_cells_of_a_column_have_equally_many_decimals() -> None:

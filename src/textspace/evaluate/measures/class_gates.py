@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.digits import plus_minus
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.corpus_statistics import class_counts, mean_off_diagonal, pairwise_kl, word_counts
-from textspace.evaluate.statistics import SAFE_SIDE, jackknife_error, plus_minus
+from textspace.evaluate.statistics import SAFE_SIDE, jackknife_error
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Estimate, Settings

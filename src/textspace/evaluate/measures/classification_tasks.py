@@ -149,6 +149,7 @@ def _prepared(key: str, task: Task, parts: dict[str, Rows], screen: Screen) -> P
     kept = {part: rows.only(unseen[part]) if part in unseen else rows for part, rows in parts.items()}
     kept = {part: rows for part, rows in kept.items() if len(rows) or part != "valid"}
     tested = "test" if "test" in parts else "all"
+    screen.warn_of(task.title, *_columns(parts[tested]))
     learnt = kept["train"] if "train" in kept else kept["all"]
     known = {label: number for number, label in enumerate(sorted(set(learnt.labels)))}
     classes = {part: np.array([known.get(label, -1) for label in rows.labels]) for part, rows in kept.items()}

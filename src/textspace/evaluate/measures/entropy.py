@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from textspace.digits import plus_minus
 from textspace.evaluate.measure import Cells, Findings, Measure, Subject, Table
 from textspace.evaluate.measures.geometry import code_kinds, distinct_rows
 from textspace.evaluate.measures.pairwise import nearest, ratio_of_nearest
-from textspace.evaluate.statistics import plus_minus
 from textspace.noise import seed_of
 from textspace.progress import track
 from textspace.types import Estimate, Settings

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from textspace.data.batching import batches_by_length, make_batch
+from textspace.digits import number, plus_minus
 from textspace.errors import TextspaceError
 from textspace.evaluate.code_statistics import Mean
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
@@ -26,7 +27,7 @@ from textspace.evaluate.measures.pairwise import (
     random_pairs,
     ratio_of_nearest,
 )
-from textspace.evaluate.statistics import SAFE_SIDE, Ratio, plus_minus, some_rows
+from textspace.evaluate.statistics import SAFE_SIDE, Ratio, some_rows
 from textspace.evaluate.text_metrics import word_edit_distance
 from textspace.noise import Noise, seed_of
 from textspace.progress import track
@@ -296,7 +297,9 @@ def code_overlap(subject: Subject) -> Findings:
         shown = {
             name: values[some_rows(len(values), DRAWN_VALUES)].round(3).tolist() for name, values in series.items()
         }
-        title = f"{symbol} for the same and for other sentences, {next(iter(found.values()))[1].value:.2f} in common"
+        title = (
+            f"{symbol} for the same and for other sentences, {number(next(iter(found.values()))[1].value, 2)} in common"
+        )
         pictures[f"overlap_{key}"] = Picture("histogram", title, shown, x_label=f"{symbol}, nats", y_label="share")
     apart = _in_deviations(test, rows_N, partners_KN, settings)
     columns = ("of", "mean i = j", "mean i != j", "in common", "if equal", "i != j above i = j", "paired")

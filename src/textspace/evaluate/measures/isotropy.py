@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
 from textspace.data.tokenizers import UNKNOWN, Tokenizer
+from textspace.digits import plus_minus
 from textspace.errors import TextspaceError
 from textspace.evaluate.function_words import function_word_ids
 from textspace.evaluate.isotropy import FEWEST_SENTENCES, Cosine, Isotropy, isotropy_of
 from textspace.evaluate.layers import layers_of
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.tasks import best_spelling, read_pairs
-from textspace.evaluate.statistics import BLOCKS, plus_minus, some_rows
+from textspace.evaluate.statistics import BLOCKS, some_rows
 from textspace.noise import seed_of
 from textspace.types import Estimate, Settings
 

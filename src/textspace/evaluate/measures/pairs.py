@@ -210,7 +210,7 @@ def _by_subset(name: str, pairs: Pairs | None, screen: Screen, found: _Found) ->
     """One year of STS: each subset, their mean, their mean weighted by pairs, and all pairs as one."""
     if pairs is None:
         return
-    kept, dropped = screen.without_training(pairs)
+    kept, dropped = screen.without_training(pairs, name)
     for encoder in found.encoders:
         coded = TaskCodes.of(encoder, [*kept.first, *kept.second])
         cosine_N = cosines(coded.codes(kept.first), coded.codes(kept.second))
@@ -238,7 +238,7 @@ def _with_training(name: str, parts: Mapping[str, Pairs | None], screen: Screen,
     train, valid, test = parts["train"], parts["valid"], parts["test"]
     if test is None:
         return
-    kept, dropped = screen.without_training(test)
+    kept, dropped = screen.without_training(test, name)
     read = [pairs for pairs in (train, valid, kept) if pairs is not None]
     key = name.lower().replace("-", "")
     for encoder in found.encoders:

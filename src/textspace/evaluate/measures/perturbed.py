@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.tokenizers import END, SPECIALS
+from textspace.digits import plus_minus
 from textspace.evaluate.bounds import per_unit
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import (
@@ -30,7 +31,7 @@ from textspace.evaluate.measure import (
 )
 from textspace.evaluate.measures.pairwise import error_of_mean, pairs_of, partners
 from textspace.evaluate.measures.reconstruction import Originals, bands_of, greedy_method, originals_of, shown
-from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, plus_minus, some_rows, standard_error
+from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, some_rows, standard_error
 from textspace.evaluate.text_metrics import corpus_bleu, sentence_bleu, word_edit_distance, written
 from textspace.noise import seed_of
 from textspace.types import Estimate, Settings

@@ -265,6 +265,7 @@ def answer_ranking(subject: Subject) -> Findings:
     for name, task in TASKS.items():
         if subject.task_files is not None and (test := read_task(subject.task_files, name, "test")):
             train, valid = (read_task(subject.task_files, name, part) for part in ("train", "valid"))
+            screen.warn_of(task.title, *map(texts_of, test))
             _add(found, subject, subject.space, name, task.title, *_unseen(test, screen), train, valid)
     unseen_N = screen.unseen(subject.test.texts)
     own = questions_in([text for text, new in zip(subject.test.texts, unseen_N, strict=True) if new], seed=subject.seed)
@@ -294,6 +295,11 @@ def _unseen(questions: list[Question], screen: Screen) -> tuple[list[Question], 
         bool,
     )
     return [each for each, new in zip(questions, unseen_Q, strict=True) if new], screen.settings(unseen_Q, 0)
+
+
+def texts_of(question: Question) -> list[str]:
+    """The question, its answers, and both in one."""
+    return [question.text, *question.answers, *_joined(question)]
 
 
 def _joined(question: Question) -> list[str]:

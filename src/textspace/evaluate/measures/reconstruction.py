@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
+from textspace.digits import plus_minus
 from textspace.evaluate.measure import PERTURBATION, Cells, CodeKind, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.sources import rows_by_source
-from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, plus_minus, some_rows, standard_error
+from textspace.evaluate.statistics import BLOCKS, OVER_SENTENCES, Ratio, some_rows, standard_error
 from textspace.evaluate.text_metrics import Scores, score_reconstructions, written
 from textspace.generate import Beam, Greedy, Method
 from textspace.types import Estimate, Settings

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
+from textspace.digits import plus_minus
 from textspace.errors import TextspaceError
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
@@ -24,7 +25,6 @@ from textspace.evaluate.statistics import (
     SAFE_SIDE,
     Ratio,
     jackknife_error,
-    plus_minus,
     some_rows,
     standard_error,
 )

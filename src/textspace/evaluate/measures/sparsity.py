@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.config import BetaGatedPrior, SpikeAndSlabPrior
+from textspace.digits import plus_minus
 from textspace.encoding import is_on
 from textspace.errors import TextspaceError
 from textspace.evaluate.hoyer import AVERAGE_HOYER, average_hoyer, hoyer_error
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Sentences, Subject, Table
-from textspace.evaluate.statistics import BLOCKS, jackknife_error, plus_minus, some_rows, standard_error
+from textspace.evaluate.statistics import BLOCKS, jackknife_error, some_rows, standard_error
 from textspace.noise import seed_of
 from textspace.recipes.sparse import asked_share
 from textspace.types import Estimate, Settings

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from textspace.data.encoded import EncodedSplit
 from textspace.data.sources import sentence_for_failure
 from textspace.errors import TextspaceError
+from textspace.evaluate.held_out import held_out_note, training_record
 from textspace.evaluate.measure import Subject
 from textspace.evaluate.measures.classifiers import Settings
+from textspace.inputs import warn
 
 if TYPE_CHECKING:
     from textspace.space import Space
@@ -188,16 +191,18 @@ def _fingerprints(texts: Iterable[str]) -> NDArray[np.uint64]:
 class Screen:
     """The training sentences of a space, which must not be tested on; None where they are not at hand.
 
-    All of them, and not only those that are measured on: eight bytes of each are kept, sorted.
+    All of them, and not only those that are measured on: eight bytes of each are kept, sorted. `metrics` are the
+    space's, whose record of the training text says at least how many sentences are in it.
     """
 
     seen: NDArray[np.uint64] | None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, subject: Subject) -> Screen:
         train = subject.splits.get("train") if subject.own_train is not False else None
         if train is None:
-            return cls(None)
+            return cls(None, subject.space.metrics)
         if (known := subject.kept.get("screen")) is None:
             words = filter(None, map(_words, train.all_texts()))
             known = subject.kept["screen"] = np.unique(_fingerprints(words))
@@ -212,8 +217,16 @@ class Screen:
             unseen_N &= ~np.isin(_fingerprints(map(_words, column)), self.seen)
         return unseen_N
 
-    def without_training(self, pairs: Pairs) -> tuple[Pairs, Settings]:
+    def warn_of(self, task: str, *texts: Sequence[str]) -> None:
+        """Warn of training sentences in a task where they are not at hand to be dropped."""
+        if self.seen is not None or training_record(self.metrics) is None:
+            return
+        if note := held_out_note(self.metrics, chain.from_iterable(texts), task):
+            warn(note)
+
+    def without_training(self, pairs: Pairs, task: str) -> tuple[Pairs, Settings]:
         """The pairs without a training sentence of the space, and how many had one."""
+        self.warn_of(task, pairs.first, pairs.second)
         kept_N = self.unseen(pairs.first, pairs.second)
         return pairs.only(kept_N), self.settings(kept_N, pairs.empty)
 

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from textspace.digits import plus_minus
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Cells, Findings, Measure, Picture, Subject, Table
 from textspace.evaluate.measures.reconstruction import greedy_method
-from textspace.evaluate.statistics import OVER_SENTENCES, plus_minus, some_rows, standard_error
+from textspace.evaluate.statistics import OVER_SENTENCES, some_rows, standard_error
 from textspace.evaluate.text_metrics import self_bleu, sentence_bleu, word_edit_distance, written
 from textspace.noise import seed_of
 from textspace.types import Estimate, Settings

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from textspace.digits import plus_minus
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Table
 from textspace.evaluate.registry import THEMES
@@ -25,8 +26,6 @@ from textspace.evaluate.reports.text import (
     as_text,
     markdown_table,
     plain_name,
-    shown,
-    shown_estimate,
     shown_rows,
 )
 from textspace.evaluate.statistics import standard_error
@@ -66,9 +65,7 @@ class Difference:
         >>> print(Difference(-1.25, 0.25, 100))
         -1.25 ± 0.25
         """
-        error = "" if self.stderr is None else f" ± {shown(self.stderr, self.stderr)}"
-        sign = "+" if self.value > 0 else ""
-        return f"{sign}{shown(self.value, self.stderr)}{error}"
+        return plus_minus(self.value, self.stderr, signed=True)
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
@@ -204,6 +201,7 @@ def compare(reports: dict[str, Report], command: str = "") -> Comparison:
         changed = [key for key in ("effort", "seed") if report.settings[key] != first.settings[key]]
         if changed:
             notes.append(f"{name} was measured with another {' and '.join(changed)} than {first_name}")
+    notes += [f"{name}: {note}" for name, report in reports.items() if (note := report.data.get("met"))]
     unknown = {name: _unknown(report) for name, report in reports.items()}
     if max(unknown.values()) - min(unknown.values()) > ALIKE:
         told = ", ".join(f"{name} {share:.2%}" for name, share in unknown.items())
@@ -298,7 +296,7 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    values = ["" if each is None else shown_estimate(each) for each in row.estimates]
+    values = ["" if each is None else str(each) for each in row.estimates]
     differences = [difference_text(row, place) for place in range(len(values))]
     return tuple(f"{value} ({told})" if told else value for value, told in zip(values, differences, strict=True))
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Iterable
 from html import escape
 
+from textspace.digits import value_and_error
 from textspace.evaluate.measure import Picture, Table
 from textspace.evaluate.reports.pictures import svg
 from textspace.evaluate.reports.report import Entry, Report
-from textspace.evaluate.reports.text import alignment, plain_name, shown, shown_estimate, shown_rows
+from textspace.evaluate.reports.text import alignment, plain_name, shown, shown_rows
 from textspace.types import Estimate
 
 __all__ = ["figures", "html_page", "html_table", "page", "value_cell"]
@@ -163,7 +164,7 @@ def _cards(report: Report) -> str:
 
 
 def _card_value(estimate: Estimate) -> str:
-    value, _, error = shown_estimate(estimate).partition(" ± ")
+    value, error = value_and_error(estimate.value, estimate.stderr)
     return f'<div class="value">{value}{f" <span class=error>± {error}</span>" if error else ""}</div>'
 
 
@@ -219,7 +220,7 @@ def value_cell(estimate: Estimate | None) -> str:
     """A cell with a number and its error."""
     if estimate is None:
         return '<td class="r"></td>'
-    value, _, error = shown_estimate(estimate).partition(" ± ")
+    value, error = value_and_error(estimate.value, estimate.stderr)
     return f'<td class="r value">{value}{f" <span>± {error}</span>" if error else ""}</td>'
 
 

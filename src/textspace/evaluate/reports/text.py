@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from textspace.digits import VAST, written
+from textspace.digits import VAST, decimals_of, number
 from textspace.evaluate.measure import Table
 from textspace.evaluate.reports.report import Report
 from textspace.types import Estimate
@@ -19,7 +18,6 @@ __all__ = [
     "markdown_table",
     "plain_name",
     "shown",
-    "shown_estimate",
     "shown_rows",
 ]
 
@@ -27,13 +25,11 @@ __all__ = [
 # Numbers for people
 
 
-def shown(value: Any, error: float | None = None) -> str:
-    """A number with as many digits as its error leaves meaningful, or four; of a vast one its size.
+def shown(value: Any) -> str:
+    """A cell as text: a number without an error, a text as it is, yes or no, or nothing for None.
 
-    >>> shown(101.2345, 0.5), shown(0.83123, 0.0049), shown(0.5), shown(1234567.0), shown(float("inf"))
-    ('101.23', '0.8312', '0.5', '1,234,567', '∞')
-    >>> shown(9.5232e21, 1.151e19), shown(9.5e21), shown(12_345_678)
-    ('9.5e+21', '9.5e+21', '12,345,678')
+    >>> shown(0.83123), shown(0.5), shown(12_345_678), shown(9.5e21), shown(True), shown(None)
+    ('0.8312', '0.5', '12,345,678', '9.5e+21', 'yes', '')
     """
     if value is None:
         return ""
@@ -43,22 +39,7 @@ def shown(value: Any, error: float | None = None) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    if error is not None and math.isfinite(error) and error > 0:
-        return written(value, f",.{_decimals(error, 2)}f")
-    if value == 0 or value == round(value):
-        return written(value, ",.0f")
-    if abs(value) < 1e-4:
-        return f"{value:.1e}"
-    return f"{value:,.{_decimals(value, 4)}f}".rstrip("0").rstrip(".") if abs(value) < 1000 else written(value, ",.0f")
-
-
-def _decimals(value: float, digits: int) -> int:
-    """Decimals that show so many digits."""
-    return min(6, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+    return number(value)
 
 
 def shown_rows(table: Table) -> list[tuple[str, ...]]:
@@ -78,18 +59,9 @@ def _shown_column(cells: list[Any]) -> list[str]:
     largest = max(map(abs, numbers), default=0.0)
     if all(number == round(number) for number in numbers) or largest < 1e-4:
         return [shown(cell) for cell in cells]
-    decimals = _decimals(largest, 3)
+    decimals = decimals_of(largest, 3)
     is_number = [isinstance(cell, int | float) and abs(cell) < VAST for cell in cells]
-    return [f"{cell:,.{decimals}f}" if yes else shown(cell) for cell, yes in zip(cells, is_number, strict=True)]
-
-
-def shown_estimate(estimate: Estimate) -> str:
-    """
-    >>> shown_estimate(Estimate("NLL", 101.234, 0.5, 3761, "upper", "lower", {}))
-    '101.23 ± 0.50'
-    """
-    value = shown(estimate.value, estimate.stderr)
-    return value if not estimate.stderr else f"{value} ± {shown(estimate.stderr, estimate.stderr)}"
+    return [f"{cell:z,.{decimals}f}" if yes else shown(cell) for cell, yes in zip(cells, is_number, strict=True)]
 
 
 def plain_name(name: str) -> str:
@@ -108,7 +80,7 @@ def markdown(report: Report) -> str:
         lines += [f"> {as_text(said)}", ""]
     headlines = report.headlines()
     if headlines:
-        rows = [(line.label, shown_estimate(estimate), line.about) for line, estimate in headlines]
+        rows = [(line.label, str(estimate), line.about) for line, estimate in headlines]
         lines += ["## In short", "", *markdown_table(("", "value", "what it says"), rows, "lrl")]
     for theme, entries in report.by_theme().items():
         lines += [f"## {theme}", ""]
@@ -119,7 +91,7 @@ def markdown(report: Report) -> str:
                 lines += markdown_table(
                     ("measure", "value", "n", "bound", "better"),
                     [
-                        (each.name, shown_estimate(each), f"{each.n:,}", _bound(each), each.better or "")
+                        (each.name, str(each), f"{each.n:,}", _bound(each), each.better or "")
                         for each in entry.findings.estimates.values()
                     ],
                     "lrrll",
@@ -150,8 +122,8 @@ def _bound(estimate: Estimate) -> str:
     return {"none": ""}.get(estimate.bound, estimate.bound)
 
 
-_DIGITS = r"[\d.,]+(e\+\d+)?"
-_NUMBER = re.compile(rf"[-+]?{_DIGITS}( ± {_DIGITS})?%?|[–∞]?")
+_DIGITS = r"([\d.,]+(e[-+]\d+)?|∞)"
+_NUMBER = re.compile(rf"[-+]?{_DIGITS}( ± {_DIGITS})?%?|–?")
 
 
 def alignment(table: Table) -> str:
