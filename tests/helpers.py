@@ -10,6 +10,8 @@ import os
 import random
 import signal
 import sys
+import warnings
+from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -198,6 +200,15 @@ def _come_to_the_lock(together: Barrier) -> None:
             return super().acquire(*arguments, **named)
 
     pretraining.FileLock = Awaited  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def one_warning(text: str) -> Iterator[None]:
+    """Check that there is one warning, and that it says this."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    assert [str(each.message) for each in caught] == [text]
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

@@ -12,13 +12,14 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers import small, tiny_sentences
+from helpers import command, one_warning, small, tiny_sentences
 from safetensors.torch import load_file, save_file
 
 from textspace import folder as folders
@@ -317,7 +318,7 @@ def test_nothing_in_a_folder_is_executed(name: str, packed: str, folder: Path, t
         (folder / other).write_text(f"import os; os.mkdir({str(trace)!r})")
     with contextlib.chdir(folder):
         if name == "metrics.json":
-            assert Space.load(folder, "cpu").metrics == {}
+            check_that_metrics_are_damaged(folder)
         else:
             refusal(folder)
     assert not trace.exists()
@@ -326,37 +327,142 @@ def test_nothing_in_a_folder_is_executed(name: str, packed: str, folder: Path, t
         assert trace.exists()
 
 
+def flipped(whole: bytes, chance: random.Random, room: int) -> bytes:
+    """With one bit of the first `room` bytes changed."""
+    damaged = bytearray(whole)
+    damaged[chance.randrange(room)] ^= 1 << chance.randrange(8)
+    return bytes(damaged)
+
+
 @pytest.mark.parametrize("name", NEEDED)
-def test_any_changed_byte_gives_a_space_or_one_line(name: str, folder: Path) -> None:
+def test_any_flipped_bit_is_refused_in_one_line(name: str, folder: Path) -> None:
     whole = (folder / name).read_bytes()
     chance = random.Random(name)
-    room = 8 + int.from_bytes(whole[:8], "little") if name == "model.safetensors" else len(whole)
+    header = 8 + int.from_bytes(whole[:8], "little") if name == "model.safetensors" else len(whole)
     told = []
-    for _ in range(60):
-        damaged = bytearray(whole)
-        damaged[chance.randrange(room)] = chance.randrange(256)
-        (folder / name).write_bytes(damaged)
-        try:
-            Space.load(folder, "cpu").sample(1)
-        except TextspaceError as error:
-            told.append(str(error))
-    assert len(told) > 5
-    assert not any("\n" in each for each in told)
+    for room in (header, len(whole)):
+        for _ in range(30):
+            (folder / name).write_bytes(flipped(whole, chance, room))
+            told.append(refusal(folder))
+    saved_otherwise = f"{folder / name} is not the file that was saved with this space: copy or train the space again"
+    assert any(each.startswith(saved_otherwise) for each in told)
+
+
+def test_swapped_words_are_refused(folder: Path) -> None:
+    def swap(data: dict[str, Any]) -> None:
+        words = words_of(data)
+        words["anna"], words["bob"] = words["bob"], words["anna"]
+
+    codes = Space.load(folder, "cpu").encode(TEXTS)
+    edited("tokenizer.json", swap)(folder)
+    assert refusal(folder) == (
+        f"{folder / 'tokenizer.json'} is not the file that was saved with this space: copy or train the space again, "
+        f"or remove {folder / 'metrics.json'} to use the file as it is"
+    )
+    (folder / "metrics.json").unlink()
+    assert not np.array_equal(Space.load(folder, "cpu").encode(TEXTS), codes)
+
+
+def test_the_command_refuses_a_changed_space_with_status_2(folder: Path) -> None:
+    edited("recipe.json", lambda recipe: recipe.update(about="Mine."))(folder)
+    code, out, err = command("info", str(folder))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"textspace: {folder / 'recipe.json'} is not the file that was saved with this space")
+    assert len(err.splitlines()) == 1
+
+
+def test_saving_records_the_digests_of_what_is_there(spaces: dict[str, Space], folder: Path) -> None:
+    record = json.loads((folder / "metrics.json").read_text())
+    assert record["digests"] == {name: sha256((folder / name).read_bytes()).hexdigest() for name in NEEDED}
+    spaces["subwords"].save(folder)
+    again = json.loads((folder / "metrics.json").read_text())
+    assert again["digests"] == {name: sha256((folder / name).read_bytes()).hexdigest() for name in NEEDED}
+    assert again["digests"] != record["digests"]
+
+
+def test_people_may_edit_the_model_card(folder: Path) -> None:
+    (folder / "README.md").write_text("Mine.")
+    Space.load(folder, "cpu")
+
+
+@pytest.mark.parametrize("changed", [None, *NEEDED])
+def test_a_space_of_an_earlier_version_has_no_digests(changed: str | None, folder: Path) -> None:
+    metrics = Space.load(folder, "cpu").metrics
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    if changed and changed.endswith(".json"):
+        edited(changed, lambda data: None)(folder)  # the same in another layout
+    elif changed:
+        reweighted(lambda tensors: next(iter(tensors.values())).add_(1))(folder)
+    assert Space.load(folder, "cpu").metrics == metrics
+
+
+@pytest.mark.parametrize("digests", [None, [], "x", 5, {}, {"../x": "y"}])
+def test_digests_that_are_none_check_nothing(digests: Any, folder: Path) -> None:
+    metrics = Space.load(folder, "cpu").metrics
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"digests": digests}))
+    assert Space.load(folder, "cpu").metrics == metrics
+
+
+def test_a_missing_file_is_not_the_recorded_one(folder: Path) -> None:
+    record = {"digests": folders.record_digests(folder)}
+    folders.check_digests(folder, record)
+    (folder / "model.safetensors").unlink()
+    assert set(folders.record_digests(folder)) == {"recipe.json", "tokenizer.json"}
+    with pytest.raises(TextspaceError, match=r"model\.safetensors is not the file that was saved"):
+        folders.check_digests(folder, record)
+
+
+def test_a_space_works_without_its_metrics(folder: Path) -> None:
+    codes = Space.load(folder, "cpu").encode(TEXTS)
+    (folder / "metrics.json").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        space = Space.load(folder, "cpu")
+    assert space.metrics == {}
+    np.testing.assert_array_equal(space.encode(TEXTS), codes)
+
+
+def linked_to_zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[1]", b"\xff", b"[" * 100_000, b"1" * 10_000, None],
-    ids=["empty", "cut", "list", "bytes", "nested deep", "endless number", "missing"],
+    [b"", b"{", b"[1]", b"\xff", b"[" * 100_000, b'{"a":' * 100_000 + b"1" + b"}" * 100_000, b"1" * 10_000]
+    + [os.mkfifo, linked_to_zeros, Path.mkdir],
+    ids=["empty", "cut", "list", "bytes", "cut deep", "nested deep", "endless number", "pipe", "device", "folder"],
 )
-def test_a_space_works_without_its_metrics(content: bytes | None, folder: Path) -> None:
+def test_damaged_metrics_are_reported_and_not_used(content: bytes | Callable[[Path], None], folder: Path) -> None:
     codes = Space.load(folder, "cpu").encode(TEXTS)
-    (folder / "metrics.json").unlink()
-    if content is not None:
-        (folder / "metrics.json").write_bytes(content)
-    space = Space.load(folder, "cpu")
+    path = folder / "metrics.json"
+    path.unlink()
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content)
+    np.testing.assert_array_equal(check_that_metrics_are_damaged(folder).encode(TEXTS), codes)
+
+
+def check_that_metrics_are_damaged(folder: Path) -> Space:
+    """One line says so."""
+    with one_warning(
+        f"{folder / 'metrics.json'} is damaged, so its numbers are not used and the other files of the space cannot be "
+        "checked: copy it again or remove it"
+    ):
+        space = Space.load(folder, "cpu")
     assert space.metrics == {}
-    np.testing.assert_array_equal(space.encode(TEXTS), codes)
+    return space
+
+
+def test_a_flipped_bit_in_the_metrics_is_noticed(folder: Path) -> None:
+    path = folder / "metrics.json"
+    whole = path.read_bytes()
+    value = whole.index(b'"value": ') + len('"value": ')
+    path.write_bytes(whole[:value] + bytes([whole[value] ^ 1]) + whole[value + 1 :])
+    check_that_metrics_are_damaged(folder)
+    digest = whole.index(b'"model.safetensors": "') + len('"model.safetensors": "')
+    path.write_bytes(whole[:digest] + bytes([whole[digest] ^ 1]) + whole[digest + 1 :])
+    check_that_metrics_are_damaged(folder)
 
 
 @pytest.mark.parametrize(

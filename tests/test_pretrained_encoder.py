@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import changed, copied, read_for, small, tiny_sentences, trainer_on
+from helpers import changed, copied, one_warning, read_for, small, tiny_sentences, trainer_on
 from small_subjects import subject_on
 from tiny_encoder import VOCABULARY, tiny_encoder
 from torch.nn import functional as F
@@ -156,7 +156,9 @@ def test_training_says_what_the_encoder_cut(recipe: Recipe, tmp_path: Path) -> N
     assert sentence in json.loads((tmp_path / "space" / "metrics.json").read_text())["report"]
 
 
-def test_a_cache_says_what_the_encoder_cut_and_an_older_one_is_written_anew(prepared: Prepared, tmp_path: Path) -> None:
+def test_a_cache_says_what_the_encoder_cut_and_a_damaged_one_is_encoded_again(
+    prepared: Prepared, tmp_path: Path
+) -> None:
     def read() -> tuple[ReadReport, EncodedSplit]:
         corpus = corpus_of(["bob sees cats", LONG, "dora"], options=ReadOptions(valid=0, test=0))
         encoded = encode_corpus(corpus, prepared.tokenizer, cache=tmp_path, max_tokens=None)
@@ -165,13 +167,16 @@ def test_a_cache_says_what_the_encoder_cut_and_an_older_one_is_written_anew(prep
     told = [f"1 sentence longer than the {LIMIT} tokens that the encoder reads (its code knows nothing of the rest)"]
     report, split = read()
     assert (report.lines(), split.encoder_cut, split.encoder_limit) == (told, 1, LIMIT)
-    (facts,) = tmp_path.glob("*/facts.json")
-    written = json.loads(facts.read_text())
-    for content in (written, {name: value for name, value in written.items() if name != "encoder_cut"}):
-        facts.write_text(json.dumps(content))
-        again, other = read()
+    again, other = read()
+    assert (again.lines(), other.encoder_cut, other.fingerprint) == (told, 1, split.fingerprint)
+    for name in ("encoder_tokens.npy", "encoder_offsets.npy", "facts.json"):
+        (file,) = tmp_path.glob(f"*/{name}")
+        stored = file.read_bytes()
+        file.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+        with one_warning(f"the cached text in {tmp_path} was damaged (train) and has been encoded again"):
+            again, other = read()
         assert (again.lines(), other.fingerprint) == (told, split.fingerprint)  # so that a run can be resumed
-        assert json.loads(facts.read_text()) == written
+        assert file.read_bytes() == stored
 
 
 def test_using_a_space_says_what_the_encoder_cut(recipe: Recipe, prepared: Prepared) -> None:
@@ -508,6 +513,18 @@ def test_a_model_that_does_not_read_text_alone_is_refused(moved: Recipe, tmp_pat
         f"{moved.encoder.model!r} ({kind}) does not read text alone, as input_ids with an attention_mask: choose an "
         "encoder of text, like BERT, as encoder.model"
     )
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_encoder_files_other_than_those_saved_are_refused(
+    name: str, recipe: Recipe, prepared: Prepared, tmp_path: Path
+) -> None:
+    Space(recipe, prepared.tokenizer, Model(recipe, len(prepared.tokenizer))).save(tmp_path)
+    Space.load(tmp_path, "cpu")
+    path = tmp_path / "encoder" / name
+    path.write_text(path.read_text() + " ")
+    with pytest.raises(TextspaceError, match=rf"encoder/{name} is not the file that was saved with this space"):
+        Space.load(tmp_path, "cpu")
 
 
 def test_a_damaged_folder_is_said_to_be(recipe: Recipe, prepared: Prepared, tmp_path: Path) -> None:

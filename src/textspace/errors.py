@@ -1,10 +1,12 @@
-"""The one exception users see, and the "did you mean" that goes into its sentence."""
+"""The one exception users see, the "did you mean" that goes into its sentence, and warnings."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 
-__all__ = ["TextspaceError", "nearest"]
+__all__ = ["TextspaceError", "nearest", "warn"]
 
 
 class TextspaceError(Exception):
@@ -33,6 +35,14 @@ def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
     if not choices:
         return "there is nothing to choose from"
     return f"there {'is' if len(choices) == 1 else 'are'} {_spoken(choices, 'and')}"
+
+
+def warn(message: str) -> None:
+    """Warn of the line outside of this package that led here."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("textspace."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def _spoken(names: list[str], joiner: str) -> str:

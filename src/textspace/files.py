@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -39,7 +40,7 @@ MOST_DIGITS = 30
 """Longest whole number in JSON: longer ones have no use here and overflow where they become floats."""
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; OSError for anything else.
 
     A device or a pipe in a file's place would never end, or never begin.

@@ -1,4 +1,4 @@
-"""A saved space's folder: its files, its model card, and reading it back."""
+"""A saved space's folder: its files, their digests in its record, its model card, and reading it back."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from torch.overrides import TorchFunctionMode
 
 from textspace.config import BetaGatedPrior, PretrainedEncoder, Recipe
 from textspace.data.tokenizers import Tokenizer
+from textspace.digests import DIGEST, check_record, digest_of_file, with_digest
 from textspace.digits import number, value_and_error
-from textspace.errors import TextspaceError
+from textspace.errors import TextspaceError, warn
 from textspace.evaluate.sources import MIXING, card_lines
 from textspace.files import read_json, write_file
 from textspace.model import Model
@@ -28,14 +29,20 @@ from textspace.train import checkpoints
 __all__ = [
     "Saved",
     "check",
+    "check_digests",
+    "check_files",
     "check_overwrites",
     "check_writable",
     "kept_weights",
     "load",
     "load_tokenizer",
     "named",
+    "read_metrics",
+    "record_digests",
+    "replace_recipe",
     "save",
     "save_tokenizer",
+    "write_record",
 ]
 
 RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
@@ -45,6 +52,9 @@ RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
     "metrics.json",
     "README.md",
 )
+_ENCODER_PATHS = tuple(f"{ENCODER}/{name}" for name in ENCODER_FILES)
+DIGESTS = "digests"
+"""Key in the record of the digests of the other files, except for the model card, which people edit."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ def check_overwrites(folder: Path, recipe: Recipe, mark: str, writing: str) -> N
     is_ours = (folder / mark).exists()
     names = [] if is_ours else [RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD]
     if _has_encoder_files(recipe) and not (is_ours and _has_encoder_files(Recipe.load(folder / RECIPE))):
-        names += [f"{ENCODER}/{name}" for name in ENCODER_FILES]
+        names += _ENCODER_PATHS
     same = {RECIPE: recipe.to_json()}  # left by a run that was killed as it began
     if there := [name for name in names if (folder / name).exists() and not _holds(folder / name, same.get(name))]:
         raise TextspaceError(f"{folder} has a file {there[0]}, which {writing} would write over: choose another folder")
@@ -107,8 +117,69 @@ def save(folder: Path | str, recipe: Recipe, tokenizer: Tokenizer, model: Model,
     write_file(folder / RECIPE, recipe.to_json().encode())
     save_tokenizer(folder, tokenizer)
     checkpoints.write_tensors(folder / WEIGHTS, checkpoints.weights(model))
-    write_file(folder / METRICS, (json.dumps(metrics, indent=1) + "\n").encode())
+    write_record(folder, metrics)
     write_file(folder / CARD, card(recipe, tokenizer, model, metrics).encode())
+
+
+def write_record(folder: Path, metrics: Mapping[str, Any], *, of_files: bool = True) -> None:
+    """Write the record of a space: its metrics, and digests of its other files as they are now and of itself.
+
+    Without digests `of_files` the record is true of whatever files replace the present ones.
+    """
+    digests = {DIGESTS: record_digests(folder)} if of_files else {}
+    record = with_digest(_without_digests(metrics) | digests)
+    write_file(folder / METRICS, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def record_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of the files in a space's folder, by name: of those that are there, without record and model card."""
+    recipe = folder / RECIPE
+    has_encoder = recipe.is_file() and _has_encoder_files(Recipe.load(recipe))
+    names = [RECIPE, TOKENIZER, WEIGHTS, *(_ENCODER_PATHS if has_encoder else ())]
+    return {name: digest_of_file(folder / name) for name in names if (folder / name).is_file()}
+
+
+def replace_recipe(folder: Path, recipe: Recipe) -> None:
+    """Replace the recipe of a space; whenever this is cut off, the space can be loaded."""
+    if _holds(folder / RECIPE, recipe.to_json()):
+        return
+    metrics = read_metrics(folder)
+    if metrics:
+        write_record(folder, metrics, of_files=False)
+    write_file(folder / RECIPE, recipe.to_json().encode())
+    if metrics:
+        write_record(folder, metrics)
+
+
+def check_files(folder: Path) -> None:
+    """Refuse a folder with a file that is not the one its record describes."""
+    check_digests(folder, _record(folder))
+
+
+def check_digests(folder: Path, record: Mapping[str, Any], known: Mapping[str, str] | None = None) -> None:
+    """Refuse a folder with a file that is not the recorded one; records of earlier versions have no digests.
+
+    Args:
+        folder: of a space.
+        record: what its `metrics.json` holds.
+        known: digests that are computed already, by name.
+    """
+    recorded = record.get(DIGESTS)
+    if not isinstance(recorded, Mapping):
+        return
+    for name in (RECIPE, TOKENIZER, WEIGHTS, *_ENCODER_PATHS):
+        if name in recorded and recorded[name] != ((known or {}).get(name) or _digest(folder / name)):
+            raise TextspaceError(
+                f"{folder / name} is not the file that was saved with this space: copy or train the space again, or "
+                f"remove {folder / METRICS} to use the file as it is"
+            )
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return digest_of_file(path)
+    except OSError:  # it is missing, or not a file
+        return None
 
 
 def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
@@ -155,7 +226,7 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
     try:
         recipe = Recipe.load(folder / RECIPE)
         tokenizer = load_tokenizer(folder, recipe)
-        tensors = checkpoints.read_tensors(folder / WEIGHTS)
+        tensors, digest = checkpoints.read_tensors_with_digest(folder / WEIGHTS)
         with torch.device("meta"), _Undrawn():  # so that one of another size is noticed before it takes all memory
             checkpoints.load_weights(Model(recipe, len(tokenizer), tokenizer.encoder), tensors, str(folder))
         damaged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
@@ -164,18 +235,37 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
         raise TextspaceError(f"{folder} is damaged or no trained space ({told}): train or copy it again") from None
     if damaged:
         raise TextspaceError(f"the weights in {folder} are damaged: {damaged[0]!r} holds a number that is not finite")
+    record = _record(folder)
+    check_digests(folder, record, {WEIGHTS: digest})
     model = Model(recipe, len(tokenizer), tokenizer.encoder)
     checkpoints.load_weights(model, tensors, str(folder))
-    return Saved(recipe, tokenizer, model.to(device).eval(), read_metrics(folder))
+    return Saved(recipe, tokenizer, model.to(device).eval(), _without_digests(record))
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
-    """What was measured; a space works without it, so a damaged file is only empty."""
+    """What was measured, from the record of a space; nothing where there is no record or it is damaged."""
+    return _without_digests(_record(folder))
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """What `write_record` left; a space works without it, so a damaged one is empty, and a warning says so."""
+    path = folder / METRICS
     try:
-        found = read_json(folder / METRICS)
-    except (OSError, ValueError):
+        stored = read_json(path)
+        # Records of earlier versions have no digest.
+        return stored if isinstance(stored, dict) and DIGEST not in stored else check_record(stored)
+    except FileNotFoundError:
         return {}
-    return found if isinstance(found, dict) else {}
+    except (OSError, ValueError):
+        warn(
+            f"{path} is damaged, so its numbers are not used and the other files of the space cannot be checked: "
+            "copy it again or remove it"
+        )
+        return {}
+
+
+def _without_digests(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in (DIGESTS, DIGEST)}
 
 
 def card(recipe: Recipe, tokenizer: Tokenizer, model: Model, metrics: dict[str, Any]) -> str:

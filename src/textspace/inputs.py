@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
@@ -20,7 +18,7 @@ from torch import Tensor
 from textspace.data.encoded import EncodedSplit
 from textspace.data.sources import ending
 from textspace.data.tables import check_iterable
-from textspace.errors import TextspaceError
+from textspace.errors import TextspaceError, warn
 from textspace.sparse_codes import as_rows, not_finite
 
 __all__ = [
@@ -217,11 +215,3 @@ def _refuse_complex(are_complex: bool) -> None:
 def _not_finite(codes_NZ: Tensor) -> int | None:
     bad_N = ~codes_NZ.isfinite().all(1)
     return int(bad_N.nonzero()[0]) if bad_N.any() else None
-
-
-def warn(message: str) -> None:
-    """Warn of the line outside of this package that led here."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("textspace."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers import one_warning
 
-from textspace.data.encoded import EncodedCorpus, EncodedSplit, OverLong, encode_corpus
+from textspace.data.content import Content
+from textspace.data.encoded import EncodedCorpus, EncodedSplit, OverLong, _Recipe, encode_corpus
 from textspace.data.tokenizers import UNKNOWN_ALIASES, Tokenizer, train_tokenizer
 from textspace.errors import TextspaceError
 
@@ -230,18 +234,90 @@ def garble(path: Path) -> None:
     path.write_bytes(b"\x93NUMPY garbage {]")
 
 
-@pytest.mark.parametrize("damage", [truncate, empty, lengthen, garble, Path.unlink])
+def nest(path: Path) -> None:
+    path.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def files(cache: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(cache)): path.read_bytes() for path in cache.rglob("*.*") if path.is_file()}
+
+
+def check_that_damage_is_repaired(corpus: Corpus, cache: Path, whole: dict[str, bytes]) -> None:
+    """One line says so, and everything is as it was."""
+    with one_warning(f"the cached text in {cache} was damaged (train) and has been encoded again"):
+        split = encode(corpus, cache).splits["train"]
+    assert [split.text(i) for i in range(4)] == [record.text for record in RECORDS]
+    assert files(cache) == whole
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encode(corpus, cache)
+
+
+@pytest.mark.parametrize("damage", [truncate, empty, lengthen, garble, nest, make_pipe, Path.unlink])
 @pytest.mark.parametrize("name", ["tokens.npy", "offsets.npy", "text.npy", "facts.json"])
 def test_a_damaged_cache_is_written_again(damage: Callable[[Path], None], name: str, tmp_path: Path) -> None:
     corpus = Corpus({"train": RECORDS}, LABELS)
     encode(corpus, tmp_path)
+    whole = files(tmp_path)
     [folder] = tmp_path.iterdir()
     damage(folder / name)
-    for _ in range(2):
-        split = encode(corpus, tmp_path).splits["train"]
-        assert [split.text(i) for i in range(4)] == [record.text for record in RECORDS]
-        assert list(tmp_path.iterdir()) == [folder]
+    check_that_damage_is_repaired(corpus, tmp_path, whole)
     assert len(EncodedSplit.open(folder)) == 4
+
+
+ARRAYS = ["tokens", "offsets", "text", "text_offsets", "words", "chars", "labels", "sources"]
+STORED = ["facts.json", *(f"{name}.npy" for name in ARRAYS)]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_every_flipped_bit_of_the_cache_is_noticed(name: str, tmp_path: Path) -> None:
+    corpus = Corpus({"train": RECORDS}, LABELS)
+    encode(corpus, tmp_path)
+    whole = files(tmp_path)
+    [folder] = tmp_path.iterdir()
+    assert {path.name for path in folder.iterdir()} == set(STORED)
+    content = (folder / name).read_bytes()
+    chance = random.Random(name)
+    for place in [0, len(content) - 1, *chance.choices(range(len(content)), k=15)]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << chance.randrange(8)
+        (folder / name).write_bytes(damaged)
+        check_that_damage_is_repaired(corpus, tmp_path, whole)
+
+
+def test_the_cache_of_another_text_is_not_taken(tmp_path: Path) -> None:
+    corpus = Corpus({"train": RECORDS}, LABELS)
+    encode(corpus, tmp_path)
+    whole = files(tmp_path)
+    [folder] = tmp_path.iterdir()
+    encode(Corpus({"train": RECORDS[::-1]}, LABELS), tmp_path)
+    [other] = set(tmp_path.iterdir()) - {folder}
+    shutil.rmtree(folder)
+    other.rename(folder)
+    check_that_damage_is_repaired(corpus, tmp_path, whole)
+
+
+def test_several_damaged_splits_are_one_line(tmp_path: Path) -> None:
+    encode(small_corpus(), tmp_path)
+    for path in tmp_path.glob("*/words.npy"):
+        empty(path)
+    with one_warning(f"the cached text in {tmp_path} was damaged (train, valid) and has been encoded again"):
+        encode(small_corpus(), tmp_path)
+
+
+def test_fingerprints_are_those_of_earlier_versions() -> None:
+    """Run folders store them, and a run is resumed only on text with the same."""
+    content = Content("train")
+    for _ in content.reading(RECORDS):
+        pass
+    tokenizer: Any = SimpleNamespace(fingerprint="of the tokenizer")
+    fingerprint = _Recipe(tokenizer, 9, "drop", LABELS).fingerprint(content)
+    assert fingerprint == "bad32552008a573a61a33fe263cb51107d91d79cde7347738bc9cbc2e78c7006"
 
 
 class SecondPass:

@@ -25,6 +25,7 @@ from textspace.evaluate.doctor import MEASURES, MEASURES_OF_TOKENS, REMEDIES, Di
 from textspace.evaluate.examination import Examination, draw_examination, examine, validations
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.posterior import posterior_statistics
+from textspace.folder import write_record
 from textspace.model import Model
 from textspace.objectives import build_objective
 from textspace.recipes import RECIPES
@@ -451,9 +452,8 @@ def folder(trained: Path, tmp_path: Path) -> Path:
 
 
 def change_metrics(folder: Path, **entries: Any) -> None:
-    path = folder / "space" / "metrics.json"
-    metrics = json.loads(path.read_text()) | entries
-    path.write_text(json.dumps({name: value for name, value in metrics.items() if value is not None}))
+    metrics = json.loads((folder / "space" / "metrics.json").read_text()) | entries
+    write_record(folder / "space", {name: value for name, value in metrics.items() if value is not None})
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from helpers import command, small, tiny_sentences
+from helpers import command, one_warning, small, tiny_sentences
 from small_subjects import gated, subject_on, untrained
 from tiny_encoder import tiny_encoder
 
@@ -173,12 +173,27 @@ def test_baselines_are_part_of_the_key_of_measures_that_look_at_them(subject, tm
     assert len(counted.runs) == 4
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"findings": {}}', '{"key": "another"}'])
-def test_a_damaged_cache_is_measured_anew(damage, subject, tmp_path) -> None:
+DAMAGES: dict[str, Callable[[str], str]] = {
+    "empty": lambda whole: "",
+    "cut": lambda whole: whole[:-1],
+    "a list": lambda whole: "[]",
+    "nothing in it": lambda whole: "{}",
+    "nested deep": lambda whole: '{"a":' * 100_000 + "1" + "}" * 100_000,
+    "another value": lambda whole: whole.replace('"value": 1.0', '"value": 3.0'),
+    "another time": lambda whole: whole.replace('"seconds": ', '"seconds": 1'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_result_is_measured_again(damage, subject, tmp_path) -> None:
     counted = Counted(1.0)
     evaluate(subject, counted.measures, cache=tmp_path)
     (file,) = tmp_path.iterdir()
-    file.write_text(damage)
+    whole = file.read_text()
+    file.write_text(DAMAGES[damage](whole))
+    assert file.read_text() != whole
+    with one_warning(f"the stored result {file} is damaged and is measured again"):
+        assert evaluate(subject, counted.measures, cache=tmp_path).estimate("m0", "it").value == 1.0
     assert evaluate(subject, counted.measures, cache=tmp_path).estimate("m0", "it").value == 1.0
     assert len(counted.runs) == 2
 

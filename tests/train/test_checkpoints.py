@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def test_the_two_newest_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", ["truncated", "changed", "missing", "not json", "edited", "foreign", "pickled", "newer"]
+    "damage",
+    ["truncated", "changed", "missing", "a pipe", "not json", "nested", "edited", "foreign", "pickled", "newer"],
 )
 def test_damage_is_noticed_and_the_one_before_still_usable(tmp_path: Path, damage: str) -> None:
     checkpoints.write(tmp_path, 1, TENSORS, {})
@@ -44,6 +46,11 @@ def test_damage_is_noticed_and_the_one_before_still_usable(tmp_path: Path, damag
             weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
         case "missing":
             weights.unlink()
+        case "a pipe":
+            weights.unlink()
+            os.mkfifo(weights)
+        case "nested":
+            state.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
         case "not json":
             state.write_text("{")
         case "edited":
@@ -102,6 +109,24 @@ def test_a_checkpoint_of_before_states_were_signed_is_read(tmp_path: Path) -> No
     state = checkpoints.write(tmp_path, 7, TENSORS, {"epoch": 1}) / "state.json"
     state.write_text(json.dumps({k: v for k, v in json.loads(state.read_text()).items() if k != "digest"}))
     assert checkpoints.read(tmp_path).state["epoch"] == 1
+
+
+def test_the_only_checkpoint_that_is_damaged_is_to_be_removed(tmp_path: Path) -> None:
+    only = checkpoints.write(tmp_path, 1, TENSORS, {})
+    (only / "state.json").write_text("{")
+    with pytest.raises(TextspaceError, match="remove that folder to train from the start, since there is no earlier"):
+        checkpoints.read(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["a pipe", "a device", "nothing"])
+def test_weights_are_read_from_a_file_alone(place: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    if place == "a pipe":
+        os.mkfifo(path)
+    elif place == "a device":
+        path.symlink_to("/dev/zero")
+    with pytest.raises(TextspaceError, match="cannot read the weights in"):
+        checkpoints.read_tensors(path)
 
 
 def test_no_checkpoint_is_one_sentence(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from helpers import small, tiny_sentences
 
+from textspace import folder as folders
 from textspace.config import Recipe, Training
 from textspace.data.batching import make_batch
 from textspace.divergences import mmd
@@ -274,7 +275,7 @@ def test_what_is_stored_of_an_unfinished_run_is_true_of_its_weights(tmp_path: Pa
     assert {name: fact.of for name, fact in subject.facts.items()} == {"train": 360, "valid": 20, "test": 20}
     train(text, recipe, tmp_path / "run", device="cpu", silent=True, curves=False, resume=True)
     train(text, recipe, tmp_path / "straight", device="cpu", silent=True, curves=False)
-    ends = [json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("run", "straight")]
+    ends = [folders.read_metrics(tmp_path / name) for name in ("run", "straight")]
     for end in ends:
         end["trained"].pop("seconds")
     assert ends[0] == ends[1]
@@ -286,7 +287,8 @@ def test_what_is_stored_of_an_unfinished_run_is_true_of_its_weights(tmp_path: Pa
         )
         with pytest.raises(KeyboardInterrupt):
             train(text, recipe.but({"training.epochs": 6}), tmp_path / "run", silent=True, device="cpu", resume=True)
-    longer = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    Space.load(tmp_path / "run", "cpu")  # whose files are those of its record
+    longer = folders.read_metrics(tmp_path / "run")
     assert longer["kept"]["step"] > 48
     assert not {"trained", "valid", "test", "examination"} & longer.keys()
     assert longer["training_text"] == ends[0]["training_text"]

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import itertools
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -24,7 +25,9 @@ from textspace.data.content import Content
 from textspace.data.options import Record
 from textspace.data.ragged import end_to_end, gathered
 from textspace.data.tokenizers import UNKNOWN, Tokenizer
-from textspace.errors import TextspaceError
+from textspace.digests import check_record, digest_of_file, with_digest
+from textspace.errors import TextspaceError, warn
+from textspace.files import read_json
 from textspace.progress import track
 
 if TYPE_CHECKING:
@@ -34,7 +37,8 @@ __all__ = ["EncodedCorpus", "EncodedSplit", "OverLong", "encode_corpus"]
 
 OverLong = Literal["drop", "truncate"]
 
-_FORMAT = 2  # raise when the files or the meaning of an array change: older caches are then left alone
+_FORMAT = 2  # part of the fingerprint, which run folders store: raise when the meaning of an array changes
+_LAYOUT = 1  # part of the folder's name alone: raise when the files change; older caches are then left alone
 _CHUNK_SENTENCES = 8_192
 _CHUNK_CHARACTERS = 4_000_000  # keeps memory flat when sentences are very long
 _STALE_SECONDS = 7 * 24 * 3600
@@ -80,15 +84,18 @@ class EncodedSplit:
 
     @classmethod
     def open(cls, folder: Path) -> EncodedSplit:
-        """The split that `encode_corpus` cached in a folder."""
-        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-        names = [*_DTYPES, *(name for name in _ENCODER_DTYPES if name in facts["arrays"])]
-        arrays = {name: _open(folder / f"{name}.npy") for name in names}
-        if facts["arrays"] != {name: [str(array.dtype), len(array)] for name, array in arrays.items()}:
-            raise ValueError("arrays other than were written")
-        # Older caches do not say what was cut for an encoder: they count as damaged, and are written anew.
-        encoder_cut = facts["encoder_cut"] if "encoder_tokens" in arrays else 0
-        return cls(arrays, facts["fingerprint"], facts["over_long"], encoder_cut)
+        """The split that `encode_corpus` cached in a folder, every bit of it checked."""
+        facts = check_record(read_json(folder / _FACTS))
+        for name, digest in facts["digests"].items():
+            if digest_of_file(folder / f"{name}.npy") != digest:
+                raise ValueError(f"{name}.npy is not the file that was stored")
+        return cls._of_files(folder, facts)
+
+    @classmethod
+    def _of_files(cls, folder: Path, facts: Mapping[str, Any]) -> EncodedSplit:
+        """The same, of files that are known to be intact."""
+        arrays = {name: _mapped(folder / f"{name}.npy") for name in facts["digests"]}
+        return cls(arrays, facts["fingerprint"], facts["over_long"], facts["encoder_cut"])
 
     @classmethod
     def of(cls, texts: Sequence[str], tokenizer: Tokenizer, max_tokens: int | None) -> EncodedSplit:
@@ -179,7 +186,7 @@ def encode_corpus(
     over_long: OverLong = "drop",
     progress: bool = False,
 ) -> EncodedCorpus:
-    """Encode every split of `corpus`, or open it where that was done before.
+    """Encode every split of `corpus`, or open it where that was done before; a damaged cache is encoded again.
 
     Args:
         corpus: read twice when it is new, else once; its report gets what was too long.
@@ -190,15 +197,18 @@ def encode_corpus(
         progress: show progress bars.
     """
     recipe = _Recipe(tokenizer, max_tokens, over_long, tuple(corpus.labels))
-    splits, contents = {}, {}
+    splits, contents, damaged = {}, {}, []
     for name, records in corpus.splits.items():
         content = contents[name] = Content(name)
         for _ in content.reading(track(records, f"reading {name}", progress)):
             pass
         fingerprint = recipe.fingerprint(content)
-        folder = cache / fingerprint[:32]
-        split = _opened(folder)
+        folder = cache / f"{fingerprint[:32]}-{_LAYOUT}"
+        exists = os.path.exists(folder)
+        split = _opened(folder, fingerprint) if exists else None
         if split is None:
+            if exists:
+                damaged.append(name)
             again = Content(name, sketched=False)
             reading = again.reading(track(records, f"encoding {name}", progress, content.count))
             try:
@@ -207,16 +217,18 @@ def encode_corpus(
                 # Only a finished cache gets its name, so what a killed process leaves behind is never read.
                 with tempfile.TemporaryDirectory(dir=cache, prefix="unfinished-") as temporary:
                     unfinished = Path(temporary, "split")
-                    _write(unfinished, fingerprint, reading, recipe)
+                    facts = _write(unfinished, fingerprint, reading, recipe)
                     if again.digest != content.digest:
                         raise TextspaceError(f"the {name} split changed while it was read; start again")
-                    split = _installed(unfinished, folder)
+                    split = _installed(unfinished, folder, facts)
             except OSError as error:
                 raise TextspaceError(
                     f"the cache folder {cache} cannot be written ({error.strerror or error}): name another in the "
                     "environment variable TEXTSPACE_CACHE"
                 ) from error
         splits[name] = split
+    if damaged:
+        warn(f"the cached text in {cache} was damaged ({', '.join(damaged)}) and has been encoded again")
     corpus.report.over_long = sum(split.over_long for split in splits.values())
     corpus.report.max_tokens, corpus.report.cuts = max_tokens, over_long == "truncate"
     corpus.report.encoder_cut = sum(split.encoder_cut for split in splits.values())
@@ -315,7 +327,8 @@ def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield chunk
 
 
-def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _Recipe) -> None:
+def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _Recipe) -> dict[str, Any]:
+    """Write the arrays and the facts about them; returns the facts."""
     folder.mkdir()
     dtypes = _DTYPES | {"tokens": recipe.token_dtype} | (_ENCODER_DTYPES if recipe.tokenizer.encoder else {})
     with ExitStack() as stack:
@@ -336,29 +349,30 @@ def _write(folder: Path, fingerprint: str, records: Iterable[Record], recipe: _R
         "fingerprint": fingerprint,
         "over_long": over_long,
         "encoder_cut": encoder_cut,
-        "arrays": {name: [str(file.dtype), file.length] for name, file in files.items()},
+        "digests": {name: digest_of_file(folder / f"{name}.npy") for name in files},
     }
-    (folder / _FACTS).write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    (folder / _FACTS).write_text(json.dumps(with_digest(facts), indent=1), encoding="utf-8")
+    return facts
 
 
-def _open(path: Path) -> NDArray[Any]:
+def _mapped(path: Path) -> NDArray[Any]:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if path.stat().st_size != array.offset + array.nbytes:
-        raise ValueError("a file longer than its array")
     return array.view(np.ndarray)  # a memmap makes a slow Python object of every slice
 
 
-def _opened(folder: Path) -> EncodedSplit | None:
-    """The split cached in `folder`, or None if there is none or it is damaged."""
+def _opened(folder: Path, fingerprint: str) -> EncodedSplit | None:
+    """The split cached in `folder`, or None if there is none, it is damaged, or it is another one."""
     try:
-        return EncodedSplit.open(folder)
-    except (OSError, EOFError, ValueError, KeyError, TypeError):
+        split = EncodedSplit.open(folder)
+    except (OSError, EOFError, ValueError, KeyError):
         return None
+    return split if split.fingerprint == fingerprint else None
 
 
-def _installed(unfinished: Path, folder: Path) -> EncodedSplit:
+def _installed(unfinished: Path, folder: Path, facts: Mapping[str, Any]) -> EncodedSplit:
     """Give a finished cache its name, unless another process has been faster."""
-    split = EncodedSplit.open(unfinished)  # open files stay readable wherever they are moved, even when deleted
+    # Open files stay readable wherever they are moved, even when deleted.
+    split = EncodedSplit._of_files(unfinished, facts)
     while True:
         try:
             unfinished.rename(folder)
@@ -366,7 +380,7 @@ def _installed(unfinished: Path, folder: Path) -> EncodedSplit:
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-        other = _opened(folder)
+        other = _opened(folder, split.fingerprint)
         if other is not None:
             return other
         shutil.rmtree(folder, ignore_errors=True)  # damaged

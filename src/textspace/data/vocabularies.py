@@ -9,16 +9,19 @@ from pathlib import Path
 
 from textspace.config import TokenizerConfig
 from textspace.data.tokenizers import Tokenizer, train_tokenizer
-from textspace.errors import TextspaceError
-from textspace.files import whole_or_nothing
+from textspace.digests import check_record, with_digest
+from textspace.errors import TextspaceError, warn
+from textspace.files import read_json, whole_or_nothing
 
 __all__ = ["tokenizer_for"]
+
+_LAYOUT = 1  # raise when the files change: older ones are then left alone
 
 
 def tokenizer_for(
     config: TokenizerConfig, texts: Callable[[], Iterable[str]], cache: Path, *, progress: bool = False
 ) -> Tokenizer:
-    """The tokenizer that a text gives, learned unless the cache has it.
+    """The tokenizer that a text gives, learned unless the cache has it; a damaged one is learned again.
 
     Args:
         config: its kind and size.
@@ -29,24 +32,32 @@ def tokenizer_for(
     if config.kind == "words":  # learned in the one pass that looking for it would take
         return train_tokenizer(config, texts(), progress=progress)
     kept = cache / f"vocabulary-{_fingerprint(config, texts())}.json"
-    if kept.exists():
-        try:
-            return Tokenizer.load(kept)
-        except TextspaceError:  # damaged: learn it again
-            pass
+    exists = kept.exists()
+    if exists and (stored := _stored(kept)) is not None:
+        return stored
     tokenizer = train_tokenizer(config, texts(), progress=progress)
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with whole_or_nothing(kept) as unfinished:  # others may learn the same at the same time
-            unfinished.write_text(tokenizer.to_json(), encoding="utf-8")
+            unfinished.write_text(json.dumps(with_digest({"tokenizer": tokenizer.to_json()})), encoding="utf-8")
     except OSError as error:
         raise TextspaceError(f"the cache folder {cache} cannot be written: {error}") from error
+    if exists:
+        warn(f"the cached vocabulary {kept} was damaged and has been learned again")
     return tokenizer
+
+
+def _stored(path: Path) -> Tokenizer | None:
+    """The tokenizer in a file of the cache; None where the file is damaged."""
+    try:
+        return Tokenizer(check_record(read_json(path))["tokenizer"])
+    except Exception:  # the library of tokenizers raises bare Exception
+        return None
 
 
 def _fingerprint(config: TokenizerConfig, texts: Iterable[str]) -> str:
     """Of all that decides a vocabulary."""
-    digest = hashlib.blake2b(json.dumps(config.model_dump(mode="json")).encode(), digest_size=16)
+    digest = hashlib.blake2b(json.dumps([_LAYOUT, config.model_dump(mode="json")]).encode(), digest_size=16)
     for text in texts:
         coded = text.encode(errors="surrogatepass")  # training says what is wrong with such text
         digest.update(b"%d " % len(coded))

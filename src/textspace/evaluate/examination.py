@@ -141,8 +141,8 @@ class History(NamedTuple):
 def kept_step(folder: Path, metrics: Mapping[str, Any]) -> int | None:
     """The step of the weights that a space has; None where that is not known.
 
-    The space's record says it. Of a run that an earlier version has not finished only its last checkpoint does, with
-    which these weights were written.
+    The space's record says it. Where there is none, as of a run that an earlier version has not finished, the last
+    checkpoint does, with which these weights were written.
     """
     for name, key in (("kept", "step"), ("trained", "best_step")):
         found = metrics.get(name)
@@ -150,7 +150,7 @@ def kept_step(folder: Path, metrics: Mapping[str, Any]) -> int | None:
         if isinstance(step, int):
             return step
     with suppress(OSError, ValueError, LookupError, TypeError):
-        if newest := checkpoints.newest(folder):
+        if not metrics and (newest := checkpoints.newest(folder)):
             return int(read_json(newest / "state.json")["selection"]["best_step"])
     return None
 

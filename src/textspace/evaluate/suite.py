@@ -16,12 +16,13 @@ from typing import Any, Literal, get_args
 
 import textspace
 from textspace.checks import whole_number
-from textspace.errors import TextspaceError, nearest
+from textspace.digests import check_record, with_digest
+from textspace.errors import TextspaceError, nearest, warn
 from textspace.evaluate.measure import Effort, Findings, Measure, Need, Sentences, Subject, Suite
 from textspace.evaluate.registry import measures_named, measures_of, theme_of
 from textspace.evaluate.reports.report import SCHEMA, Entry, Report, from_json, to_json
 from textspace.evaluate.subjects import SourcedSubject, folder_of, subject_of
-from textspace.files import write_file
+from textspace.files import read_json, write_file
 from textspace.folder import kept_weights
 from textspace.token_losses import precision_named
 from textspace.train import checkpoints
@@ -183,7 +184,7 @@ def evaluate(
             # Findings that come from the cache and those that do not are the same to the last bit and type.
             kept = to_json({"key": key, "seconds": seconds, "notes": notes, "findings": found.to_dict()})
             if path is not None:
-                write_file(path, json.dumps(kept, allow_nan=False).encode())
+                write_file(path, json.dumps(with_digest(kept), allow_nan=False).encode())
             say(f"{place}: {kept['seconds']:.1f} s")
         else:
             say(f"{place}: measured before ({kept['seconds']:.1f} s)")
@@ -314,13 +315,14 @@ def _source_of(measure: Measure) -> str | None:
 
 
 def _kept(path: Path, key: str) -> dict[str, Any] | None:
-    """What was found before; None where there is nothing, or nothing that can be read."""
+    """What was measured before; None where there is nothing, or nothing intact, which a warning reports."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        from_json(kept["findings"])
-        whole = kept["key"] == key and isinstance(kept["seconds"], float) and isinstance(kept["notes"], list)
-        return kept if whole else None
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        kept = check_record(read_json(path))
+        return kept if kept["key"] == key else None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError):
+        warn(f"the stored result {path} is damaged and is measured again")
         return None
 
 

@@ -135,6 +135,7 @@ class Beginning:
         if not can_continue(stored, recipe):
             raise TextspaceError(f"the run in {resumed} began with another recipe: resume with the same settings")
         if goes_on:
+            folders.check_files(resumed)
             return cls(folders.load_tokenizer(resumed, recipe), True, True, False, mixing=mixed)
         # It was stopped before its first checkpoint, and starts over.
         two_phases = recipe.pretrain is not None and start is None

@@ -22,8 +22,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from textspace.digests import DIGEST, digest_of_json, with_digest
 from textspace.errors import TextspaceError
-from textspace.files import sync_folder, write_and_sync, write_file
+from textspace.files import open_regular, read_json, sync_folder, write_and_sync, write_file
 
 __all__ = [
     "Checkpoint",
@@ -34,6 +35,7 @@ __all__ = [
     "optimizer_tensors",
     "read",
     "read_tensors",
+    "read_tensors_with_digest",
     "weights",
     "write",
     "write_tensors",
@@ -68,8 +70,7 @@ def write(run: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], sta
             digests[f"{name}.safetensors"] = sha256(data).hexdigest()
             write_and_sync(partial / f"{name}.safetensors", data)
         whole = {"format": FORMAT, "step": step, "files": digests, **state}
-        signed = whole | {"digest": _digest_of(whole)}
-        write_and_sync(partial / "state.json", json.dumps(signed, indent=1).encode())
+        write_and_sync(partial / "state.json", json.dumps(with_digest(whole), indent=1).encode())
         if final.exists():
             shutil.rmtree(final)
         os.rename(partial, final)
@@ -99,26 +100,28 @@ def read(run: Path) -> Checkpoint:
     folder = folders[-1]
     earlier = folders[-2] if len(folders) > 1 else None
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        state = read_json(folder / "state.json")
         if state["format"] != FORMAT:
             raise ValueError(f"it has format {state['format']} and this version of textspace reads {FORMAT}")
-        if state.pop("digest", None) not in (None, _digest_of(state)):  # the first versions wrote none
+        if state.pop(DIGEST, None) not in (None, digest_of_json(state)):  # the first versions wrote none
             raise ValueError("state.json is not what was written")
         tensors = {}
         for name, expected in state["files"].items():
-            data = (folder / name).read_bytes()
+            data = _bytes(folder / name)
             if sha256(data).hexdigest() != expected:
                 raise ValueError(f"{name} is not what was written")
             tensors[Path(name).stem] = load(data)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        remedy = f"remove that folder to resume from {earlier}" if earlier else "there is no earlier one: train anew"
-        raise TextspaceError(f"checkpoint {folder} is damaged or not ours ({error}); {remedy}") from None
+        remedy = f"to resume from {earlier}" if earlier else "to train from the start, since there is no earlier one"
+        raise TextspaceError(
+            f"checkpoint {folder} is damaged or not ours ({error}); remove that folder {remedy}"
+        ) from None
     return Checkpoint(folder, tensors, state)
 
 
-def _digest_of(state: Mapping[str, Any]) -> str:
-    """Of what JSON keeps of a state: numbers come back as they were."""
-    return sha256(json.dumps(state).encode()).hexdigest()
+def _bytes(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read()
 
 
 def _packed(tensors: Mapping[str, Tensor]) -> bytes:
@@ -139,8 +142,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
+    return read_tensors_with_digest(path)[0]
+
+
+def read_tensors_with_digest(path: Path) -> tuple[dict[str, Tensor], str]:
+    """Tensors, and the SHA-256 of the file they were read from."""
     try:
-        return load(path.read_bytes())
+        data = _bytes(path)
+        return load(data), sha256(data).hexdigest()
     except (OSError, SafetensorError) as error:
         raise TextspaceError(f"cannot read the weights in {path}: {error}") from None
 

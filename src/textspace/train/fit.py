@@ -151,7 +151,7 @@ def _trained(
     if beginning.goes_on:
         trainer.resume()
         if processes.first and recipe.training.epochs >= trainer.stream.position:  # it may be to go on for longer
-            write_file(folder / folders.RECIPE, recipe.to_json().encode())
+            folders.replace_recipe(folder, recipe)
     trained = trainer.run()
     if processes.first:
         kept = trainer.selection.weights_kept(trained.criterion)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from textspace import folder as folders
 from textspace.data.content import TRAINING_TEXT
-from textspace.files import write_file
 from textspace.train import checkpoints
 from textspace.train.selection import Kept
 
@@ -50,13 +48,10 @@ class RunRecord:
     def begin(self) -> None:
         """Write it, unless there is one already: a run that is resumed may have been a finished one."""
         if TRAINING_TEXT not in folders.read_metrics(self.folder):
-            self._write(self.facts)
+            folders.write_record(self.folder, self.facts)
 
     def replace_weights(self, path: Path, tensors: Mapping[str, Tensor], kept: Kept) -> None:
         """Write weights. Whenever this is cut off, the record is true of those that are there."""
-        self._write(self.facts)
+        folders.write_record(self.folder, self.facts, of_files=False)
         checkpoints.write_tensors(path, tensors)
-        self._write(self.facts | {KEPT: kept._asdict()})
-
-    def _write(self, record: Mapping[str, Any]) -> None:
-        write_file(self.folder / folders.METRICS, (json.dumps(record, indent=1) + "\n").encode())
+        folders.write_record(self.folder, self.facts | {KEPT: kept._asdict()})
