@@ -3,6 +3,7 @@ processes must do what one does."""
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from helpers import Death, command, finish, lines_of, small, start, tiny_sentences
 
+from textspace import files
 from textspace.config import Recipe
 from textspace.data.corpus import ReadOptions, open_corpus
 from textspace.errors import TextspaceError
@@ -336,6 +338,49 @@ def test_a_killed_run_without_a_checkpoint_starts_over_on_its_own_text_only(work
     assert [path.name for path in folder.iterdir()] == ["begun.json"]
     assert command("train", str(workplace / "text.txt"), "--out", str(folder), "--resume")[0] == 0
     assert Recipe.load(folder / "recipe.json") == recipe  # which begun.json knows
+
+
+class Cut(BaseException):
+    """As a killed process ends."""
+
+
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_run_may_be_cut_off_before_any_file_that_it_writes(tmp_path: Path, monkeypatch, longer: bool) -> None:
+    """What is there can be loaded, if it is a space at all, and the run be resumed to the bits of one left alone."""
+    text, recipe = tmp_path / "text.txt", small(RECIPES["vae"]).but(OFTEN | {"training.epochs": 1})
+    text.write_text("\n".join(tiny_sentences(200)))
+    wanted = recipe.but({"training.epochs": 2}) if longer else recipe
+    train(text, recipe, tmp_path / "short", silent=True, curves=False)
+    shutil.copytree(tmp_path / "short", tmp_path / "straight")
+    train(text, wanted, tmp_path / "straight", silent=True, curves=False, resume=True)
+    write, left = files.write_and_sync, [0]
+
+    def cut_off(path: Path, data: bytes) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise Cut
+        write(path, data)
+
+    for count in range(1, 99):
+        run = tmp_path / f"cut before {count}"
+        if longer:
+            shutil.copytree(tmp_path / "short", run)
+        with monkeypatch.context() as patched:
+            left[0] = count
+            for module in (files, checkpoints):
+                patched.setattr(module, "write_and_sync", cut_off)
+            try:
+                train(text, wanted, run, silent=True, curves=False, resume=longer)
+                break  # it was through before
+            except Cut:
+                pass
+        if (run / "model.safetensors").exists():
+            Space.load(run, "cpu")
+        has_begun = (run / "begun.json").exists()
+        train(text, wanted, run, silent=True, curves=False, resume=has_begun)
+        assert checkpoints.read(run).state["files"] == checkpoints.read(tmp_path / "straight").state["files"]
+        assert (run / "model.safetensors").read_bytes() == (tmp_path / "straight" / "model.safetensors").read_bytes()
+    assert count > 15
 
 
 def test_who_asked_for_more_epochs_need_not_ask_again(workplace: Path) -> None:
