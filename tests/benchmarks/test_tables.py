@@ -38,6 +38,13 @@ def test_every_row_of_a_table_has_its_settings_once() -> None:
         assert bool(missing) == (results in IN_PART), results
 
 
+IVAE = ("ivae", "ivae-mi")
+KEPT_OTHERWISE = {
+    f"{results}/{row}-seed0" for results in ("yahoo-pooling_14_epochs", "yelp-pooling_42_epochs") for row in IVAE
+}
+"""Runs whose weights are not the last epoch's, as the recipes keep them now: they are listed to be run again."""
+
+
 def test_the_settings_are_those_of_the_results_that_are_kept(corpora: Path) -> None:
     """A result is one of the runs that these pieces make, so that it need not be run again."""
     for results in {piece.results for piece in PIECES}:
@@ -47,7 +54,8 @@ def test_the_settings_are_those_of_the_results_that_are_kept(corpora: Path) -> N
         found = kept(results)
         for name, run in found.runs.items() if found else ():
             if run["state"] == "done":
-                assert asked[name].is_done({**run, "text": asked[name].text}), f"{results}/{name}"
+                is_done = asked[name].is_done({**run, "text": asked[name].text})
+                assert is_done == (f"{results}/{name}" not in KEPT_OTHERWISE), f"{results}/{name}"
 
 
 def test_what_is_missing_is_run_and_kept(
