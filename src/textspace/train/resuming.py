@@ -53,6 +53,8 @@ def with_own_length_of_first_phase(recipe: Recipe) -> Recipe:
 def as_first_written(recipe_json: str) -> str:
     """JSON of a recipe in the words of the first versions, for keys: what was made by them is found again."""
     renamed = recipe_json.replace('"precision": "float32"', '"precision": "fp32"')
+    if '"kind": "mim"' in renamed:
+        renamed = renamed.replace('"criterion": "objective"', '"criterion": "mim"')
     there_was_no_choice = '"by_length": true|"start_last": false|"from_last_decay": false'
     return re.sub(rf"\s*({there_was_no_choice}),", "", renamed)
 
