@@ -69,6 +69,11 @@ def draw_curves(log: Path, stem: Path, unit: str = "sentence") -> list[Path]:
         title, label = courses(unit)[name]
         low, high = axis.get_ylim()
         axis.set(title=title, xlabel="epoch", ylabel=label, ylim=(min(0, low), high))
+    kept = [line["epoch"] for line in validations if line.get("kept")]
+    for axis in figure.get_axes()[: len(terms) + len(others)]:
+        for epoch in kept[-1:]:
+            axis.axvline(epoch, color="#444444", linestyle=":", linewidth=1, label="weights kept")
+            axis.legend(frameon=False)
     axis = next(axes)
     axis.plot(epochs, [line["lr"] for line in steps], color="#444444")
     positive = all(line["lr"] > 0 for line in steps)
