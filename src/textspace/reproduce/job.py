@@ -13,6 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from textspace import files
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.evaluate.examination import validations
@@ -178,7 +179,7 @@ def _digest(recipe: Recipe) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """An object from a file; nothing where there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = files.read_json(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -27,7 +28,7 @@ from textspace.errors import TextspaceError
 from textspace.evaluate.examination import earlier_validations, examine
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.sources import estimates_by_source, source_names
-from textspace.files import write_file
+from textspace.files import read_json, write_file
 from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.noise import seed_of
@@ -100,7 +101,7 @@ def train(
 @contextmanager
 def _alone(folder: Path, processes: Processes) -> Iterator[None]:
     """One run at a time in a folder; the first of its processes sees to it."""
-    name = sha256(str(folder.resolve()).encode()).hexdigest()[:24]
+    name = sha256(os.path.realpath(folder).encode()).hexdigest()[:24]
     lock = FileLock(cache_folder() / "running" / name)
     try:
         if processes.first:
@@ -183,7 +184,7 @@ def _trained(
         if len(corpus.sources) > 1:
             metrics |= {"sources": list(source_names(corpus)), "mixing": beginning.mixing}
         with suppress(OSError, ValueError):  # not there, or damaged
-            metrics["pretraining"] = json.loads((folder / PRETRAINING).read_text(encoding="utf-8"))
+            metrics["pretraining"] = read_json(folder / PRETRAINING)
         seed = seed_of(recipe.training.seed, "validation")  # as validations have it, so that they say the same
         for name in ("valid", "test"):
             if name in splits and len(splits[name]):
