@@ -16,7 +16,9 @@ from typing import IO, Any
 from textspace.errors import TextspaceError
 
 __all__ = [
+    "LONGEST_LINE",
     "MOST_JSON_BYTES",
+    "bounded_lines",
     "check_no_file",
     "check_writable",
     "json_lines",
@@ -33,6 +35,8 @@ __all__ = [
 
 MOST_JSON_BYTES = 2**28
 """Largest JSON file, or line of a log, that is read: a tenth of this is a very large one."""
+LONGEST_LINE = 2**27
+"""Bytes of a line of text: a longer one is not text, or comes from a stream without end."""
 MOST_DEPTH = 100
 """Deepest nesting of JSON: ours has a dozen levels, and code that walks through it cannot go on for ever."""
 MOST_DIGITS = 30
@@ -114,15 +118,21 @@ def _whole_number(digits: str) -> int:
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects in a log of one JSON object a line, blank lines skipped; errors are those of `read_json`."""
     with open_regular(path) as file:
-        while line := file.readline(MOST_JSON_BYTES + 1):
-            if len(line) > MOST_JSON_BYTES:
-                raise ValueError(f"a line has more than {MOST_JSON_BYTES:,} bytes")
+        for line in bounded_lines(file, MOST_JSON_BYTES):
             if line.isspace():
                 continue
             record = parse_json(line.decode("utf-8"))
             if not isinstance(record, dict):
                 raise ValueError("a line is not a JSON object")
             yield record
+
+
+def bounded_lines(stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes]:
+    """The lines of a stream with their ends; ValueError for one of more than so many bytes, which may never end."""
+    while line := stream.readline(longest + 1):
+        if len(line) > longest:
+            raise ValueError(f"a line has more than {longest:,} bytes")
+        yield line
 
 
 @contextmanager

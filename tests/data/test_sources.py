@@ -298,7 +298,7 @@ def test_csv_stray_quotation_mark(tmp_path: Path, before: str, after: str) -> No
 
 def test_csv_quotation_mark_that_swallows_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = csv.field_size_limit(10)
-    monkeypatch.setattr(sources, "_LONGEST_FIELD", 10)
+    monkeypatch.setattr(sources, "LONGEST_LINE", 10)
     try:
         assert "the row that begins in line 2 of" in mistake(
             write(tmp_path / "a.csv", 'a\n"one\ntwo three\nfour"\nb\n')
@@ -532,7 +532,7 @@ def test_streams_are_copied_and_cleaned_away() -> None:
 
 def test_a_forked_worker_leaves_the_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "x")
-    streams._remove(str(path), -1)
+    streams._remove(str(path), -1, -1)
     assert path.exists()
 
 

@@ -82,8 +82,9 @@ def method(name: str | None, default: str, **options: Any) -> Method:
 
 
 def tell(text: str) -> None:
-    """A line for people, beside the output proper."""
-    typer.echo(text, err=True)
+    """A line for people, beside the output proper; where nobody can read it, as in a closed terminal, work goes on."""
+    with suppress(OSError):
+        typer.echo(text, err=True)
 
 
 def read_options(text: str | None, label: str | None, header: bool | None, **more: Any) -> ReadOptions:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from rich.console import Console
@@ -168,6 +169,24 @@ def records(path: Path, event: str) -> Iterator[dict[str, Any]]:
     return (record for record in json_lines(path) if record["event"] == event)
 
 
+class _Screen:
+    """Standard error for a run that goes on where it cannot be written, such as in a terminal that was closed."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Display:
     """The run as it goes: a bar in a terminal, a line now and then elsewhere, nothing when silent."""
 
@@ -175,7 +194,7 @@ class Display:
     """Seconds between plain lines."""
 
     def __init__(self, epochs: int, silent: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=silent)
+        self.console = Console(file=cast(IO[str], _Screen()), stderr=True, quiet=silent or sys.stderr is None)
         self.epochs = epochs
         self._seen = time.monotonic()
         self._tokens = 0
