@@ -128,7 +128,7 @@ def _ended(name: str, stream: IO[bytes]) -> Iterator[bytes]:
         yield from [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
         yield from lines
     except ValueError as problem:
-        raise TextspaceError(f"{name!r} is not text in lines ({problem}); put every sentence on a line") from None
+        raise TextspaceError(f"{name!r} is not text in lines ({problem}); give every sentence its own line") from None
 
 
 def reason(problem: Exception | None) -> str:

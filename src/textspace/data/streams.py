@@ -85,7 +85,7 @@ class _Spool:
         self._size += more
         if self._size > MOST_COPIED:
             raise TextspaceError(
-                f"{self._name} has more than {MOST_COPIED / 2**30:g} GiB or no end: write the text to a file and name that"
+                f"{self._name} has more than {MOST_COPIED / 2**30:g} GiB, or no end: write the text to a file first"
             )
         if self._size - self._looked > CHECK_EVERY:
             self._looked = self._size
@@ -102,8 +102,8 @@ class _Spool:
 
     def _no_room(self, why: str) -> TextspaceError:
         return TextspaceError(
-            f"cannot copy {self._name} to {self.path.parent} ({why}): write the text to a file and name that, or set "
-            "TMPDIR to a folder with more room"
+            f"cannot copy {self._name} to {self.path.parent} ({why}): write the text to a file first, or set TMPDIR to "
+            "a folder with more room"
         )
 
 
