@@ -309,6 +309,12 @@ def test_bad_files_of_every_ending(tmp_path: Path, ending: str) -> None:
     path.unlink()
     path.mkdir()
     assert "directory" in sentence(path)
+    path.rmdir()
+    os.mkfifo(path)
+    assert sentence(path) == f"cannot read {name}: it is a device or a pipe, not a file"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert sentence(path) == f"cannot read {name}: it is a device or a pipe, not a file"
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

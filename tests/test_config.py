@@ -1,4 +1,5 @@
 import json
+import os
 import re
 
 import pytest
@@ -128,6 +129,9 @@ def test_mistakes_are_one_sentence(settings: list[str], sentence: str) -> None:
     ("text", "sentence"),
     [
         ("{", "the recipe is not JSON"),
+        ('{"a":' * 100_000, "the recipe is not JSON: it is nested too deeply"),
+        ("[" * 300 + "]" * 300, "the recipe is not JSON: it is nested too deeply"),
+        (f'{{"latent": {{"dim": {"9" * 400}}}}}', "the recipe is not JSON: a number has 400 digits"),
         ("[]", "the recipe is []"),
         ('{"latnt": {}}', "recipe has no option 'latnt'"),
         ('{"objective": {"kind": "elbo", "beta": 1}}', "recipe has no option 'objective.beta'"),
@@ -139,6 +143,18 @@ def test_foreign_recipes_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(TextspaceError) as told:
         Recipe.from_json(text)
     assert sentence in str(told.value)
+
+
+def test_a_recipe_may_come_from_a_pipe_and_has_an_end(tmp_path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, Recipe().to_json().encode())
+    os.close(writing)
+    assert Recipe.load(f"/dev/fd/{reading}") == Recipe()
+    os.close(reading)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for path, why in {"/dev/zero": "it has more than", tmp_path / "loop": "Too many levels"}.items():
+        with pytest.raises(TextspaceError, match=f"cannot read the recipe '{path}'.*{why}"):
+            Recipe.load(path)
 
 
 def test_a_missing_recipe_file_is_one_sentence(tmp_path) -> None:

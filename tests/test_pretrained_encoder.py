@@ -553,6 +553,12 @@ def test_a_damaged_folder_is_said_to_be(recipe: Recipe, prepared: Prepared, tmp_
         Space.load(tmp_path, "cpu")
 
 
+def test_the_files_of_an_encoder_are_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(TextspaceError, match="cannot be read: it is a device or a pipe"):
+        EncoderFiles.read(tmp_path)
+
+
 # A real one
 
 

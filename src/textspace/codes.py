@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, issparse
 from textspace.data.array_file import ArrayFile
 from textspace.data.sources import reason
 from textspace.errors import TextspaceError, nearest
-from textspace.files import whole_or_nothing
+from textspace.files import open_regular, whole_or_nothing
 from textspace.ragged_codes import apart, array_in, is_ragged_file, ragged_sink, read_ragged
 from textspace.sparse_codes import as_rows, is_sparse_file, not_finite, read_sparse, sparse_sink
 from textspace.text_codes import DIGITS, csv_codes, csv_sink, jsonl_codes, jsonl_sink, standard_input, standard_output
@@ -151,6 +151,8 @@ def read_codes(path: Path | str, *, dim: int | None = None, of_tokens: bool | No
     name, path = ("standard input" if str(path) == "-" else str(path)), Path(path)
     source = standard_input if str(path) == "-" else FORMATS[_ending(path)][1]
     try:
+        if str(path) != "-":
+            open_regular(path).close()
         codes = source(path)
     except TextspaceError:
         raise

@@ -19,8 +19,10 @@ from filelock import FileLock, Timeout
 from textspace.errors import TextspaceError
 
 __all__ = [
+    "LONGEST_LINE",
     "MOST_JSON_BYTES",
     "alone_in",
+    "bounded_lines",
     "check_no_file",
     "check_writable",
     "json_lines",
@@ -28,6 +30,7 @@ __all__ = [
     "parse_json",
     "piped_in",
     "read_json",
+    "read_text",
     "sync_folder",
     "whole_or_nothing",
     "write_and_sync",
@@ -36,6 +39,10 @@ __all__ = [
 
 MOST_JSON_BYTES = 2**28
 """Largest JSON file, or line of a log, that is read: a tenth of this is a very large one."""
+LONGEST_LINE = 2**27
+"""Bytes of a line of text: a longer one is not text, or comes from a stream without end."""
+MOST_DEPTH = 100
+"""Deepest nesting of JSON: ours has a dozen levels, and code that walks through it cannot go on for ever."""
 MOST_DIGITS = 30
 """Longest whole number in JSON: longer ones have no use here and overflow where they become floats."""
 
@@ -66,11 +73,19 @@ def read_json(path: Path) -> Any:
         OSError: the file cannot be read or is not a regular file.
         ValueError: the file is too large, is not UTF-8, or is not JSON as we write it (see `parse_json`).
     """
-    with open_regular(path) as file:
+    return parse_json(read_text(path))
+
+
+def read_text(path: Path, *, from_pipe: bool = False) -> str:
+    """The text of a small file, such as one of our JSON files; errors are those of `read_json`.
+
+    With `from_pipe` the file may also be a pipe or a device, which a user named.
+    """
+    with path.open("rb") if from_pipe else open_regular(path) as file:
         content = file.read(MOST_JSON_BYTES + 1)
     if len(content) > MOST_JSON_BYTES:
         raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
-    return parse_json(content.decode("utf-8"))
+    return content.decode("utf-8")
 
 
 def parse_json(text: str) -> Any:
@@ -80,9 +95,22 @@ def parse_json(text: str) -> Any:
     {'a': [1, 2.5]}
     """
     try:
-        return json.loads(text, parse_int=_whole_number)
+        value = json.loads(text, parse_int=_whole_number)
+        if text.count("{") + text.count("[") > MOST_DEPTH:  # else it cannot be deep
+            _check_depth(value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    """Raise RecursionError for more than `MOST_DEPTH` levels of lists and objects."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        inside = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [each for part in inside for each in part if isinstance(each, dict | list)]
+    if level:
+        raise RecursionError
 
 
 def _whole_number(digits: str) -> int:
@@ -92,15 +120,23 @@ def _whole_number(digits: str) -> int:
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects in a log of one JSON object a line, in order; errors are those of `read_json`."""
+    """The objects in a log of one JSON object a line, blank lines skipped; errors are those of `read_json`."""
     with open_regular(path) as file:
-        while line := file.readline(MOST_JSON_BYTES + 1):
-            if len(line) > MOST_JSON_BYTES:
-                raise ValueError(f"a line has more than {MOST_JSON_BYTES:,} bytes")
+        for line in bounded_lines(file, MOST_JSON_BYTES):
+            if line.isspace():
+                continue
             record = parse_json(line.decode("utf-8"))
             if not isinstance(record, dict):
                 raise ValueError("a line is not a JSON object")
             yield record
+
+
+def bounded_lines(stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes]:
+    """The lines of a stream with their ends; ValueError for one of more than so many bytes, which may never end."""
+    while line := stream.readline(longest + 1):
+        if len(line) > longest:
+            raise ValueError(f"a line has more than {longest:,} bytes")
+        yield line
 
 
 @contextmanager
@@ -181,10 +217,12 @@ def check_writable(folder: Path) -> None:
 
 
 def check_no_file(folder: Path, advice: str) -> None:
-    """Refuse a place for a folder where there is a file, or a file where one above it would be."""
+    """Refuse a place for a folder where there is a file or a broken link, or where one above it would be."""
     for each in (folder, *folder.parents):
         if os.path.isfile(each):
             raise TextspaceError(f"{each} is a file, where a folder is needed: {advice}")
+        if os.path.islink(each) and not os.path.exists(each):
+            raise TextspaceError(f"{each} is a link that leads nowhere: {advice}")
 
 
 def piped_in() -> IO[bytes]:

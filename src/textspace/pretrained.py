@@ -22,6 +22,7 @@ from torch import nn
 
 from textspace.config import PretrainedEncoder
 from textspace.errors import TextspaceError
+from textspace.files import read_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -76,7 +77,7 @@ class EncoderFiles:
     def read(cls, folder: Path) -> EncoderFiles:
         """Those that `write` left in a folder."""
         try:
-            return cls(*((folder / name).read_text(encoding="utf-8") for name in (CONFIG, TOKENIZER)))
+            return cls(*(read_text(folder / name) for name in (CONFIG, TOKENIZER)))
         except OSError as error:
             raise TextspaceError(f"the encoder's files in {folder} cannot be read: {error.strerror or error}") from None
         except Exception as error:  # the library raises bare Exception

@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
-from textspace.files import piped_in
+from textspace.files import LONGEST_LINE, bounded_lines, piped_in
 
 __all__ = ["DIGITS", "csv_codes", "csv_sink", "jsonl_codes", "jsonl_sink", "standard_input", "standard_output"]
 
 DIGITS = {"float16": 9, "float32": 9, "float64": 17}
 """Decimal digits that give every number back exactly, as float32."""
-
-_LONGEST_FIELD = 2**27  # of a csv text; Python's own limit is 128 KiB
 
 _Append = Callable[[Any, Mapping[str, Sequence[str | None]]], None]
 
@@ -77,7 +75,7 @@ def standard_input(_: Path) -> NDArray[Any]:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[str]:
-    for number, line in enumerate(stream):
+    for number, line in enumerate(bounded_lines(stream)):
         yield line.decode("utf-8-sig" if number == 0 else "utf-8")
 
 
@@ -88,7 +86,8 @@ def _ended(line: str) -> str:
 
 
 def _csv_rows(lines: Iterator[str], name: str) -> NDArray[Any]:
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    # Python's own limit is 128 KiB.
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     rows = filter(None, csv.reader(map(_ended, lines), strict=True))  # strict about quotation marks never closed
     header = next(rows, [])
     where = {cell: column for column, cell in enumerate(header) if re.fullmatch(r"z\d+", cell)}

@@ -8,8 +8,12 @@ import gzip
 import io
 import json
 import math
+import os
 import pickle
+import resource
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +25,9 @@ from hypothesis import strategies as st
 
 from textspace.data import sources, streams, tables
 from textspace.data.cells import Row
-from textspace.data.finding import file_reader
+from textspace.data.finding import file_reader, find, find_given
 from textspace.data.options import ReadOptions, ReadReport
-from textspace.data.sources import Reader, ending, reason
+from textspace.data.sources import Reader, ending, raw_rows, reason
 from textspace.data.streams import iterable_reader, stream_reader
 from textspace.data.tables import hugging_face_readers
 from textspace.errors import TextspaceError
@@ -296,9 +300,53 @@ def test_csv_stray_quotation_mark(tmp_path: Path, before: str, after: str) -> No
     )
 
 
+def test_a_line_without_end_is_no_line(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.txt.gz", "wb", 1) as file:
+        file.write(b"one\n" * 5000)
+        for _ in range(2**7):
+            file.write(b"a" * 2**20)
+        file.write(b"a")
+    assert mistake(tmp_path / "a.txt.gz") == (
+        "'DIR/a.txt.gz' is not text in lines (a line has more than 134,217,728 bytes); give every sentence its own line"
+    )
+
+
+def test_devices_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "endless.tsv").symlink_to("/dev/zero")
+    for name in ("/dev/zero", "/dev/urandom", str(tmp_path / "endless.tsv")):
+        with pytest.raises(TextspaceError) as caught:
+            find(name, ReadOptions())
+        assert str(caught.value) == f"{name!r} is a device, not text: name a file"
+        with pytest.raises(TextspaceError, match="device, not text"):
+            find_given({"train": ["one"], "valid": name}, ReadOptions())
+    (nothing,) = find("/dev/null", ReadOptions())
+    assert read(nothing.readers[""])[0] == []
+    with pytest.raises(TextspaceError, match=r"cannot read .*endless.tsv': it is a device or a pipe"):
+        list(raw_rows(tmp_path / "endless.tsv", ReadReport()))
+
+
+def test_pipes_and_what_is_behind_a_handle_are_text(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"one\ntwo\n")
+    os.close(writing)
+    with write(tmp_path / "a.txt", "one\ntwo\n").open() as file:
+        for handle in (reading, file.fileno()):
+            (found,) = find(f"/dev/fd/{handle}", ReadOptions())
+            assert read(found.readers[""])[0] == [("one", None), ("two", None)]
+    os.close(reading)
+
+
+def test_links_that_lead_nowhere_are_said_to(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "broken.txt").symlink_to(tmp_path / "none.txt")
+    for name in ("loop", "broken.txt"):
+        with pytest.raises(TextspaceError, match=rf"'.*{name}' is a link that leads nowhere: name a file"):
+            find(tmp_path / name, ReadOptions())
+
+
 def test_csv_quotation_mark_that_swallows_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = csv.field_size_limit(10)
-    monkeypatch.setattr(sources, "_LONGEST_FIELD", 10)
+    monkeypatch.setattr(sources, "LONGEST_LINE", 10)
     try:
         assert "the row that begins in line 2 of" in mistake(
             write(tmp_path / "a.csv", 'a\n"one\ntwo three\nfour"\nb\n')
@@ -530,9 +578,111 @@ def test_streams_are_copied_and_cleaned_away() -> None:
     assert not path.exists()
 
 
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where copies of streams go."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def endless(block: bytes) -> Any:
+    """A stream of the same block again and again."""
+
+    class Endless(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            size = min(len(buffer), len(block))
+            buffer[:size] = block[:size]
+            return size
+
+    return io.BufferedReader(Endless())
+
+
+def repeated(sentence: str) -> Iterator[str]:
+    while True:
+        yield sentence
+
+
+def test_a_stream_without_end_is_not_copied_without_end(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_COPIED", 2**25)
+    with pytest.raises(TextspaceError, match="'standard input' looks like a binary file"):
+        stream_reader("standard input", endless(b"\0" * 8192), ReadOptions())
+    lines = b"a line\n" * 1000
+    for read_it in (
+        lambda: stream_reader("standard input", endless(lines), ReadOptions()),
+        lambda: stream_reader("standard input", endless(gzip.compress(lines)), ReadOptions()),
+        lambda: iterable_reader("sentences", repeated("word " * 10_000), None, ReadOptions()),
+    ):
+        with pytest.raises(
+            TextspaceError, match=r"(standard input|sentences) has more than 0.03125 GiB, or no end: write the text to"
+        ):
+            read_it()
+        assert not list(scratch.iterdir())
+
+
+def test_a_copy_leaves_room_on_the_disk(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small one is made on a full disk too, as long as it fits."""
+    monkeypatch.setattr(streams, "SHARE_LEFT_FREE", 1.0)
+    monkeypatch.setattr(streams, "LEFT_FREE", 2**60)
+    assert len(read(stream_reader("standard input", io.BytesIO(b"one\n" * 9000), ReadOptions()))[0]) == 9000
+    with pytest.raises(TextspaceError) as caught:
+        stream_reader("standard input", endless(b"a line\n" * 1000), ReadOptions())
+    assert str(caught.value) == (
+        f"cannot copy standard input to {scratch} (the disk is nearly full): write the text to a file first, or set "
+        "TMPDIR to a folder with more room"
+    )
+    gc.collect()
+    assert not list(scratch.iterdir())
+
+
+def test_a_copy_that_cannot_be_written_is_removed(scratch: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
+    try:
+        with pytest.raises(TextspaceError, match=r"cannot copy s to .*scratch \(File too large\): write the text to a"):
+            stream_reader("s", endless(b"a line\n" * 1000), ReadOptions())
+        with pytest.raises(TextspaceError, match=r"cannot copy s to .*scratch \(File too large\): write the text to a"):
+            iterable_reader("s", repeated("words " * 1000), None, ReadOptions())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(scratch.iterdir())
+
+
+def test_what_breaks_while_sentences_are_made_is_not_blamed_on_the_copy(scratch: Path) -> None:
+    def breaking() -> Iterator[str]:
+        yield "one"
+        raise OSError("the sentences broke")
+
+    with pytest.raises(OSError, match="the sentences broke"):
+        iterable_reader("s", breaking(), None, ReadOptions())
+    assert not list(scratch.iterdir())
+
+
+def test_copies_of_killed_processes_are_removed(scratch: Path) -> None:
+    """Those that nobody has locked, and that are old enough to have been locked."""
+    reader = stream_reader("standard input", io.BytesIO(b"one\n"), ReadOptions())
+    (in_use,) = scratch.iterdir()
+    stale, fresh, other = (scratch / name for name in ("textspace-input-1.txt", "textspace-input-2.txt", "mine.txt"))
+    for path in (stale, fresh, other):
+        path.write_text("private\n")
+    os.mkfifo(scratch / "textspace-input-pipe")
+    for path in (in_use, stale, other):
+        os.utime(path, (0, 0))
+    assert read(stream_reader("standard input", io.BytesIO(b"two\n"), ReadOptions()))[0] == [("two", None)]
+    assert read(reader)[0] == [("one", None)]
+    assert not stale.exists()
+    assert in_use.exists()
+    assert fresh.exists()
+    assert other.exists()
+
+
 def test_a_forked_worker_leaves_the_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "x")
-    streams._remove(str(path), -1)
+    streams._remove(str(path), -1, -1)
     assert path.exists()
 
 

@@ -330,3 +330,12 @@ def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TextspaceError, match="damaged"):
         Tokenizer.load(tmp_path / "binary.json")
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    """A pipe would be waited for, and a device has no end."""
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        with pytest.raises(TextspaceError, match=rf"{name}.json cannot be read: it is a device or a pipe"):
+            Tokenizer.load(tmp_path / f"{name}.json")

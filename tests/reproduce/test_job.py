@@ -1,6 +1,8 @@
 """Jobs: what was done already, and what runs can share."""
 
 import json
+import math
+import os
 import shlex
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +14,7 @@ import pytest
 from benchmarks.results import FOLDER
 from textspace.errors import TextspaceError
 from textspace.recipes import RECIPES
-from textspace.reproduce.job import Job, read_json
+from textspace.reproduce.job import Job, courses, read_json
 from textspace.reproduce.report import Reproduction
 from textspace.reproduce.run import ready_beside
 from textspace.reproduce.tables import table
@@ -87,6 +89,25 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "numbers.json").write_text("{")
     with pytest.raises(TextspaceError, match="remove it to begin anew"):
         read_json(tmp_path / "numbers.json")
+    (tmp_path / "numbers.json").write_text('{"a":' * 100_000)
+    with pytest.raises(TextspaceError, match="nested too deeply; remove it to begin anew"):
+        read_json(tmp_path / "numbers.json")
+    os.mkfifo(tmp_path / "job.json")
+    with pytest.raises(TextspaceError, match=r"a device or a pipe.*; remove it to begin anew"):
+        read_json(tmp_path / "job.json")
+
+
+def test_of_a_changed_log_only_numbers_are_kept(tmp_path: Path) -> None:
+    lines = [
+        {"epoch": 1.0, "seconds": 2.0, "kl": 0.5, "elbo": 9.0, "mi": math.inf},
+        {"epoch": 2.0, "seconds": 4.0, "kl": "low", "elbo": [8.0], "mi": None},
+        {"epoch": "three", "seconds": 6.0, "kl": 0.25},
+    ]
+    log = "".join(f"{json.dumps({'event': 'validation'} | line)}\n" for line in lines)
+    (tmp_path / "steps.jsonl").write_text(log)
+    found = courses(tmp_path)
+    assert found["epoch"] == [1.0, 2.0]
+    assert found["by_epoch"] == {"elbo": [9.0, None], "kl": [0.5, None], "mi": [math.inf, None]}
 
 
 def test_runs_that_share_a_first_phase_wait_for_the_one_that_trains_it(tmp_path: Path) -> None:

@@ -296,6 +296,12 @@ def test_features_of_three_numbers_are_drawn_as_they_are(tmp_path: Path) -> None
     assert pictures(again)["example-features.png"] is draw_features_in_space
 
 
+def test_results_that_are_nested_without_end_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "any.json").write_text('{"a":' * 100_000)
+    with pytest.raises(TextspaceError, match=r"any.json is no JSON .*nested too deeply.*: give a NAME.json"):
+        Reproduction.load(tmp_path / "any.json")
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [

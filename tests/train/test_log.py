@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from rich.console import Console
 
 from textspace.errors import TextspaceError
-from textspace.train.log import Display, NotFiniteError, StepLog
+from textspace.train.log import Display, NotFiniteError, StepLog, records
 from textspace.train.updates import Step
 
 
@@ -35,6 +37,44 @@ def test_a_log_continues_after_what_the_checkpoint_knew(tmp_path: Path) -> None:
     assert [(line["step"], line["loss"]) for line in lines] == [(1, 0.5), (2, 0.5), (3, 0.25)]
     with pytest.raises(TextspaceError, match="is shorter than the checkpoint says"):
         StepLog(tmp_path / "steps.jsonl", 10_000)
+
+
+@pytest.mark.parametrize(
+    ("damage", "lost", "told"),
+    [
+        (lambda log: b"x" + log[1:], {0}, "line 1"),
+        (lambda log: log[:14] + b"\xff" + log[15:], {0}, "line 1"),
+        (lambda log: log[:14] + b"\n" + log[15:], {0}, "2 lines, the first is 1"),
+        (lambda log: b"[" * 100_000 + log[100_000:], {0}, "line 1"),
+        (lambda log: b"3\n" + log[2:], {0}, "2 lines, the first is 1"),
+        (lambda log: log[:-1] + b" ", {4}, "line 5"),
+        (lambda log: b"\0" * len(log), {0, 1, 2, 3, 4}, "line 1"),
+    ],
+)
+def test_a_damaged_log_is_repaired_before_training(
+    tmp_path: Path, damage: Callable[[bytes], bytes], lost: set[int], told: str
+) -> None:
+    """The file keeps its length: an older checkpoint counts its bytes too."""
+    path = tmp_path / "steps.jsonl"
+    lines = [{"event": "step", "step": number, "more": "x" * 100_000 * (number == 0)} for number in range(5)]
+    whole = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    path.write_bytes(damage(whole))
+    with pytest.warns(UserWarning, match=rf"steps.jsonl was damaged \({told}\): its curves have gaps"):
+        log = StepLog(path, len(whole))
+    assert log.size == len(whole)
+    log.write({"event": "step", "step": 5})
+    log.close()
+    assert [line["step"] for line in records(path, "step")] == [step for step in range(6) if step not in lost]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        StepLog(path, len(whole)).close()
+
+
+def test_a_log_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    for name, make in {"pipe": os.mkfifo, "endless": lambda path: path.symlink_to("/dev/zero")}.items():
+        make(tmp_path / name)
+        with pytest.raises(TextspaceError, match="device or a pipe"):
+            StepLog(tmp_path / name, 0)
 
 
 def test_the_first_step_that_is_not_finite_is_named_with_its_term(tmp_path: Path) -> None:

@@ -259,6 +259,27 @@ def test_in_16_bits_single_steps_that_are_not_finite_are_passed_over(
     assert all(path.exists() for path in draw_curves(trainer.folder / "steps.jsonl", trainer.folder / "curves"))
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        b'{"event": "step"',
+        b'{"event": "step"}\n',
+        b'{"event": "step", "step": 1, "epoch": "x", "lr": [], "loss": 1, "kl": {}}\n',
+        b'{"event": "step", "epoch": 1, "lr": 1e400, "loss": 1e308, "kl": -1e308}\n' * 3,
+        b'{"a":' * 100_000,
+        None,
+    ],
+)
+def test_a_run_does_not_fail_for_its_curves(tmp_path: Path, log: bytes | None) -> None:
+    path = tmp_path / "steps.jsonl"
+    if log is None:
+        path.symlink_to(path)
+    else:
+        path.write_bytes(log)
+    with pytest.warns(UserWarning, match=r"no curves were drawn from .*steps.jsonl \(.+\); the space itself is whole"):
+        assert draw_curves(path, tmp_path / "curves") == []
+
+
 def test_too_many_steps_in_a_row_that_are_not_finite_end_a_run_in_16_bits(trainer_of) -> None:
     trainer = trainer_of(small(RECIPES["vae"]).but({"training.epochs": 9}))
     trainer.update.mover.bad_steps = 3

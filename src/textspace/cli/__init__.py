@@ -22,6 +22,7 @@ from textspace.cli import (  # noqa: F401 (each adds its commands)
 )
 from textspace.cli.shared import app, tell
 from textspace.errors import TextspaceError
+from textspace.train.signals import orderly_exit
 
 __all__ = ["app", "main"]
 
@@ -57,7 +58,15 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 
 def main() -> None:
-    """Run the command line: a mistake of the user's is one line on standard error and exit code 2."""
+    """Run the command line: a mistake of the user's is one line on standard error and exit code 2.
+
+    SIGTERM and SIGHUP end it in order, with exit code 128 + the signal's number, so that no copy of the text is left.
+    """
+    with orderly_exit():
+        _run()
+
+
+def _run() -> None:
     if sys.stdout is None:  # closed by who called us
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as we run)
     debug = "--debug" in sys.argv

@@ -32,6 +32,7 @@ from textspace.cli.shared import (
     app,
     check_has_data,
     check_read_again,
+    name_of,
     out_option,
     print_json,
     print_table,
@@ -280,7 +281,7 @@ def evaluate(
     options = read_options(text_column, label_column, header)
     models = tuple(baseline or ())
     asked = Asked(data, options, suite, measure or [], samples, precision, end_token, tasks, seed, device, out, models)
-    report = evaluated(folder, folder.resolve().name, asked)
+    report = evaluated(folder, name_of(folder), asked)
     paths = report.save(out or report_folder(folder))
     if as_json:
         print_json(report.to_dict())
@@ -352,7 +353,7 @@ def compare(
 
 def _names(folders: Sequence[Path]) -> list[str]:
     """What to call spaces: the names of their folders, or as much of the paths as tells them apart."""
-    short = [folder.resolve().name for folder in folders]
+    short = [name_of(folder) for folder in folders]
     names = short if len(set(short)) == len(short) else [str(folder) for folder in folders]
     if len(set(names)) < len(names):
         raise TextspaceError("the same space is given twice: name each once")

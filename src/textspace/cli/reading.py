@@ -17,6 +17,7 @@ from textspace.cli.shared import (
     TextColumn,
     app,
     make_folder,
+    name_of,
     out_option,
     print_json,
     print_table,
@@ -94,7 +95,7 @@ def features(
         seed=seed,
         show_progress=True,
     )
-    paths = found.save(where, folder.resolve().name)
+    paths = found.save(where, name_of(folder))
     if as_json:
         print_json(found.summary() | {"files": [str(path) for path in paths.values()]})
         return

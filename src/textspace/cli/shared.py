@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -82,8 +83,14 @@ def method(name: str | None, default: str, **options: Any) -> Method:
 
 
 def tell(text: str) -> None:
-    """A line for people, beside the output proper."""
-    typer.echo(text, err=True)
+    """A line for people, beside the output proper; where nobody can read it, as in a closed terminal, work goes on."""
+    with suppress(OSError):
+        typer.echo(text, err=True)
+
+
+def name_of(folder: Path) -> str:
+    """The own name of a folder, also of `.`; where it is a link, that of what it leads to."""
+    return os.path.basename(os.path.realpath(folder))
 
 
 def read_options(text: str | None, label: str | None, header: bool | None, **more: Any) -> ReadOptions:

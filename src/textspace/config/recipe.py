@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +36,7 @@ from textspace.config.parts import (
 from textspace.config.text import Text
 from textspace.config.training import Pretraining, Training
 from textspace.errors import TextspaceError
+from textspace.files import parse_json, read_text
 
 __all__ = ["Recipe"]
 
@@ -231,18 +231,18 @@ class Recipe(Config):
     def from_json(cls, text: str, name: str = "the recipe") -> Recipe:
         """`name` is what to call it where it cannot be read."""
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:  # also numbers with too many digits, and bottomless nesting
+            data = parse_json(text)
+        except ValueError as error:
             raise TextspaceError(f"{name} is not JSON: {error}") from None
         return cls.parse(data)
 
     @classmethod
     def load(cls, path: Path | str) -> Recipe:
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_text(Path(path), from_pipe=True)
         except FileNotFoundError:
             raise TextspaceError(f"there is no recipe {str(path)!r}: check the path") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise TextspaceError(f"cannot read the recipe {str(path)!r}: {error}") from None
         return cls.from_json(text, f"the recipe {str(path)!r}")
 

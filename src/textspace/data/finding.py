@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from textspace.data.cells import Row
 from textspace.data.options import ReadOptions, ReadReport, close_names, is_number
@@ -73,7 +75,10 @@ def find(source: str | Path, options: ReadOptions) -> list[Found]:
             return [Found(name, {"": file_reader(path, options)})]
         if path.exists():  # a pipe or device: what is read there is gone
             with path.open("rb") as stream:
+                _refuse_device(name, stream)
                 return [Found(name, {"": stream_reader(name, stream, options)})]
+        if path.is_symlink():
+            raise TextspaceError(f"{name!r} is a link that leads nowhere: name a file")
         if glob.has_magic(name):
             return _from_glob(str(path), options)
         siblings = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else None
@@ -83,6 +88,14 @@ def find(source: str | Path, options: ReadOptions) -> list[Found]:
         raise TextspaceError(f"there is no file {name!r}, nor a folder {str(path.parent)!r}; check the path")
     alike = close_names(path.name, [*siblings, "builtin"])
     raise TextspaceError(f"there is no file {name!r}; {alike if 'others' not in alike else 'check the path'}")
+
+
+def _refuse_device(name: str, stream: IO[bytes]) -> None:
+    """Refuse a device, which is a whole disk or has no end; a terminal has text, and the null device is empty."""
+    facts = os.fstat(stream.fileno())
+    is_harmless = stream.isatty() or facts.st_rdev == os.stat(os.devnull).st_rdev
+    if stat.S_ISBLK(facts.st_mode) or (stat.S_ISCHR(facts.st_mode) and not is_harmless):
+        raise TextspaceError(f"{name!r} is a device, not text: name a file")
 
 
 def file_reader(path: Path, options: ReadOptions) -> Reader:

@@ -28,9 +28,12 @@ from textspace.data.options import (
     names_of,
 )
 from textspace.errors import TextspaceError
+from textspace.files import LONGEST_LINE, bounded_lines, open_regular
 
 __all__ = [
+    "BINARY_PROBE",
     "ENDINGS",
+    "PACKED",
     "SAMPLE_ROWS",
     "Reader",
     "TextFile",
@@ -41,16 +44,16 @@ __all__ = [
     "opened",
     "raw_rows",
     "reason",
+    "refuse_binary",
     "sentence_for_failure",
     "text_reader",
 ]
 
 ENDINGS = (".txt", ".tsv", ".csv", ".jsonl", ".parquet")
 SAMPLE_ROWS = 100  # read ahead to choose columns
+PACKED = b"\x1f\x8b"  # what begins a file of gzip
 _HEADER_WORDS = frozenset(TEXT_NAMES + LABEL_NAMES)
-_BINARY_PROBE = 8192
-# A csv field beyond this many characters is an unclosed quotation mark, not text.
-_LONGEST_FIELD = 2**27
+BINARY_PROBE = 8192  # bytes at the beginning
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,9 @@ def ending(path: Path) -> str | None:
 def _lines(file: TextFile, report: ReadReport) -> Iterator[str]:
     r"""Lines with their ends. Only \n ends a line: str.splitlines would also cut at U+2028 and others."""
     with sentence_for_failure(file.name), opened(file.path) as stream:
-        if b"\0" in stream.read(_BINARY_PROBE):
-            raise TextspaceError(
-                f"{file.name!r} looks like a binary file, not text; if it is UTF-16 text, save it as UTF-8"
-            )
+        refuse_binary(file.name, stream.read(BINARY_PROBE))
         stream.seek(0)
-        for number, line in enumerate(_ended(stream)):
+        for number, line in enumerate(_ended(file.name, stream)):
             raw = line.removeprefix(codecs.BOM_UTF8) if number == 0 else line
             try:
                 yield raw.decode("utf-8")
@@ -114,11 +114,21 @@ def _lines(file: TextFile, report: ReadReport) -> Iterator[str]:
                 yield raw.decode("utf-8", errors="replace")
 
 
-def _ended(stream: IO[bytes]) -> Iterator[bytes]:
+def refuse_binary(name: str, beginning: bytes) -> None:
+    """Refuse what begins with bytes that text does not have."""
+    if b"\0" in beginning:
+        raise TextspaceError(f"{name!r} looks like a binary file, not text; if it is UTF-16 text, save it as UTF-8")
+
+
+def _ended(name: str, stream: IO[bytes]) -> Iterator[bytes]:
     r"""Lines up to \n; or up to \r in a file without any \n, as the first Macs wrote them."""
-    first = next(iter(stream), b"")
-    yield from [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
-    yield from stream
+    lines = bounded_lines(stream)
+    try:
+        first = next(lines, b"")
+        yield from [first] if first.endswith(b"\n") else first.splitlines(keepends=True)
+        yield from lines
+    except ValueError as problem:
+        raise TextspaceError(f"{name!r} is not text in lines ({problem}); give every sentence its own line") from None
 
 
 def reason(problem: Exception | None) -> str:
@@ -142,8 +152,8 @@ def sentence_for_failure(name: Path | str, broken: type[Exception] = zlib.error)
 
 def opened(path: Path) -> IO[bytes]:
     """The bytes of a file, unpacked where it is packed."""
-    with path.open("rb") as stream:
-        packed = path.suffix.lower() == ".gz" or stream.read(2) == b"\x1f\x8b"
+    with open_regular(path) as stream:
+        packed = path.suffix.lower() == ".gz" or stream.read(2) == PACKED
     return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
 
 
@@ -192,7 +202,8 @@ def _quoted_cells(file: TextFile, lines: Iterator[str], report: ReadReport) -> I
             yield line
         at_end = True
 
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    # A longer field is an unclosed quotation mark, not text.
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
     rows = csv.reader(noted(), delimiter=file.delimiter)
     while True:
         of_row.clear()

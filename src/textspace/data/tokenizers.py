@@ -14,6 +14,7 @@ import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from textspace.errors import TextspaceError, nearest
+from textspace.files import read_text
 from textspace.progress import track
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """The tokenizer saved at `path`."""
         try:
-            return cls(Path(path).read_text(encoding="utf-8"))
+            return cls(read_text(Path(path)))
         except OSError as error:
             raise TextspaceError(f"the tokenizer {path} cannot be read: {error.strerror or error}") from error
         except Exception as error:  # the library raises bare Exception

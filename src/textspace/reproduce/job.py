@@ -11,8 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from textspace import files
 from textspace.config import Recipe
 from textspace.errors import TextspaceError
+from textspace.evaluate.doctor import known_numbers
 from textspace.evaluate.examination import validations
 from textspace.files import alone_in, write_file
 from textspace.reproduce.table import ELSEWHERE
@@ -164,7 +166,7 @@ def _digest(recipe: Recipe) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """An object from a file; nothing where there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = files.read_json(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -176,7 +178,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def courses(folder: Path) -> dict[str, Any]:
     """What validations of the run in a folder have measured so far, epoch by epoch; nothing where it has no log."""
-    lines = [line for line in validations(folder) if {"epoch", "seconds"} <= line.keys()]
+    lines = [line for line in validations(folder) if {"epoch", "seconds"} <= known_numbers(line).keys()]
     if not lines:
         return {}
     known = [name for name in CURVES if any(name in line for line in lines)]
@@ -187,5 +189,7 @@ def courses(folder: Path) -> dict[str, Any]:
     }
 
 
-def _rounded(value: float | None) -> float | None:
-    return value if value is None or not math.isfinite(value) else round(value, 4)
+def _rounded(value: Any) -> float | None:
+    if not isinstance(value, int | float):
+        return None
+    return round(value, 4) if math.isfinite(value) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import Ratio, standard_error
+from textspace.files import read_json
 from textspace.reproduce.reading import check_results
 from textspace.reproduce.table import Column, Row, Table, run_name
 
@@ -183,10 +183,10 @@ class Reproduction:
     def load(cls, path: Path) -> Reproduction:
         """From a file that `to_dict` went into."""
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
+            data = read_json(path)
         except OSError as error:
             raise TextspaceError(f"cannot read {path}: {error.strerror or error}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise TextspaceError(
                 f"{path} is no JSON or is cut short ({error}): give a NAME.json that textspace reproduce has written"
             ) from None

@@ -14,7 +14,7 @@ from textspace.data.batching import Mixing
 from textspace.data.content import TRAINING_TEXT
 from textspace.data.tokenizers import Tokenizer
 from textspace.errors import TextspaceError
-from textspace.files import check_no_file, write_file
+from textspace.files import check_no_file, read_json, write_file
 from textspace.model import Model
 from textspace.train import checkpoints
 from textspace.train.record import is_unfinished
@@ -73,8 +73,8 @@ class Noted:
         if not path.exists():
             return None
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError):
+            return cls(**read_json(path))
+        except (OSError, ValueError, TypeError):
             raise TextspaceError(f"{path} is damaged: start anew in another folder") from None
 
     def write(self, folder: Path) -> None:

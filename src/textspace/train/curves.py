@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from textspace.data.sources import reason
 from textspace.evaluate.examination import courses
 from textspace.train.log import records
 
@@ -36,8 +38,17 @@ ACROSS = 3
 def draw_curves(log: Path, stem: Path, unit: str = "sentence") -> list[Path]:
     """Draw the course of a run from its log, `stem`.png and .svg: every term, the codes' health, the learning rate.
 
-    The unit is what has a code, a sentence or a token.
+    The unit is what has a code, a sentence or a token. A run does not fail for its curves: where the log is damaged or
+    the pictures cannot be written, there is a warning instead.
     """
+    try:
+        return _draw(log, stem, unit)
+    except Exception as error:  # a log that was changed may hold anything
+        warnings.warn(f"no curves were drawn from {log} ({reason(error)}); the space itself is whole", stacklevel=2)
+        return []
+
+
+def _draw(log: Path, stem: Path, unit: str) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

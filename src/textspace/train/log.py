@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from textspace.errors import TextspaceError
+from textspace.files import MOST_JSON_BYTES, json_lines, open_regular, parse_json
 from textspace.train.updates import Step
 
 __all__ = ["Display", "StepLog", "records"]
@@ -34,7 +37,7 @@ class StepLog:
         """Continue the file after its first `keep_bytes`: what a killed run wrote past its checkpoint goes.
 
         Without a path nothing is written: all but the first of several processes. So many `bad_steps` in a row, which
-        are not finite, are an error.
+        are not finite, are an error. Lines that are damaged are blanked, with a warning: the run does not need them.
         """
         self.path, self.bad_steps = path, bad_steps
         self._bad: list[NotFiniteError] = []
@@ -46,13 +49,22 @@ class StepLog:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                open_regular(path).close()  # a pipe would wait for a reader
             self._file = open(path, "ab")  # noqa: SIM115 (closed by close)
             if self._file.tell() < keep_bytes:
                 raise TextspaceError(f"{path} is shorter than the checkpoint says: it was changed; train anew")
             self._file.truncate(keep_bytes)
             self._file.seek(keep_bytes)
+            damaged = _blank_damage(path)
         except OSError as error:
             raise TextspaceError(f"cannot write {path}: {error.strerror or error}") from None
+        if damaged:
+            lines = f"line {damaged[0]}" if len(damaged) == 1 else f"{len(damaged):,} lines, the first is {damaged[0]}"
+            warnings.warn(
+                f"{path} was damaged ({lines}): its curves have gaps there, and the training itself loses nothing",
+                stacklevel=2,
+            )
 
     @property
     def size(self) -> int:
@@ -129,12 +141,50 @@ class NotFiniteError(Exception):
         super().__init__(f"at step {step} the {term} became {value}")
 
 
+def _blank_damage(path: Path) -> list[int]:
+    """Replace the lines that are not JSON objects by spaces, and return their numbers, from 1.
+
+    The file keeps its length, because checkpoints count its bytes.
+    """
+    damaged = []
+    with open(path, "r+b") as file:
+        for number, line in enumerate(iter(lambda: file.readline(MOST_JSON_BYTES), b""), start=1):
+            if not _is_record(line):
+                damaged.append(number)
+                file.seek(-len(line), os.SEEK_CUR)
+                file.write(b" " * (len(line) - 1) + b"\n")
+    return damaged
+
+
+def _is_record(line: bytes) -> bool:
+    """Whether a line of the log can be read, or is blank."""
+    try:
+        return line.endswith(b"\n") and (line.isspace() or isinstance(parse_json(line.decode()), dict))
+    except ValueError:
+        return False
+
+
 def records(path: Path, event: str) -> Iterator[dict[str, Any]]:
     """The lines of `steps.jsonl` of one kind: "step" or "validation"."""
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if (record := json.loads(line))["event"] == event:
-                yield record
+    return (record for record in json_lines(path) if record["event"] == event)
+
+
+class _Screen:
+    """Standard error for a run that goes on where it cannot be written, such as in a terminal that was closed."""
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Display:
@@ -144,7 +194,7 @@ class Display:
     """Seconds between plain lines."""
 
     def __init__(self, epochs: int, silent: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=silent)
+        self.console = Console(file=cast(IO[str], _Screen()), stderr=True, quiet=silent or sys.stderr is None)
         self.epochs = epochs
         self._seen = time.monotonic()
         self._tokens = 0

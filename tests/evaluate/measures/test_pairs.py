@@ -197,6 +197,9 @@ def test_damaged_files_are_refused_in_one_sentence(tmp_path, space, name, data, 
 def test_a_folder_that_cannot_be_read_is_a_sentence(tmp_path) -> None:
     with pytest.raises(TextspaceError, match="cannot read"):
         read_rows(tmp_path, ("label", "sentence"))
+    (tmp_path / "endless.tsv").symlink_to("/dev/zero")
+    with pytest.raises(TextspaceError, match="device or a pipe"):
+        read_rows(tmp_path / "endless.tsv", ("label", "sentence"))
 
 
 def test_a_missing_folder_and_a_folder_without_pairs_say_so(tmp_path, space) -> None:

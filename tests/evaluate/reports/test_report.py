@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import math
+import os
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,8 @@ import pytest
 
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings, Picture, Table
+from textspace.evaluate.reports import comparison
+from textspace.evaluate.reports.comparison import compare
 from textspace.evaluate.reports.html import html_table, page
 from textspace.evaluate.reports.pictures import draw, svg
 from textspace.evaluate.reports.report import HEADLINES, SCHEMA, Entry, Report, json_text
@@ -136,8 +142,77 @@ def test_what_is_no_report_is_refused_in_a_sentence(data: Any, tmp_path: Path) -
     (tmp_path / "report.json").write_text("{")
     with pytest.raises(TextspaceError, match="no JSON"):
         Report.load(tmp_path / "report.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(TextspaceError, match=r"cannot read .*pipe.json: it is a device or a pipe"):
+        Report.load(tmp_path / "pipe.json")
     with pytest.raises(TextspaceError, match="cannot read"):
         Report.load(tmp_path / "nothing.json")
+
+
+HOSTILE = {
+    "text": '"x"',
+    "a number as text": '"1.5"',
+    "empty list": "[]",
+    "list": "[1]",
+    "object": "{}",
+    "deep": "[" * 100_000 + "]" * 100_000,
+    "less deep": "[" * 300 + "]" * 300,
+    "yes": "true",
+    "nothing": "null",
+    "negative": "-1",
+    "zero": "0",
+    "vast": "1e308",
+    "tiny": "1e-320",
+    "infinite": "1e400",
+    "minus infinity": '"-Infinity"',
+    "NaN": "NaN",
+    "many digits": "1" + "0" * 29,
+    "too many digits": "1" + "0" * 399,
+}
+"""What may stand in the place of a number, as JSON."""
+
+
+def number_places(data: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where the numbers of a report are; of a list of numbers only the first."""
+    if isinstance(data, dict):
+        return [place for key, value in data.items() for place in number_places(value, (*at, key))]
+    if isinstance(data, list):
+        some = data if any(isinstance(each, list | dict | str) for each in data) else data[:1]
+        return [place for row, value in enumerate(some) for place in number_places(value, (*at, row))]
+    return [at] if isinstance(data, int | float) and not isinstance(data, bool) else []
+
+
+def without_pictures(report: Report) -> Report:
+    """Which take long to draw."""
+    bare = {name: replace(each, findings=replace(each.findings, pictures={})) for name, each in report.entries.items()}
+    return replace(report, entries=bare)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_number_of_a_report_can_break_a_comparison(hostile: str, report: Report, tmp_path: Path) -> None:
+    path = report.save(tmp_path)["json"]
+    raw = json.loads(path.read_text())
+    places = number_places(raw)
+    assert len(places) > 50
+    refused = 0
+    for place in places:
+        changed = copy.deepcopy(raw)
+        *parents, last = place
+        functools.reduce(lambda inner, key: inner[key], parents, changed)[last] = "HERE"
+        path.write_text(json.dumps(changed).replace('"HERE"', HOSTILE[hostile]))
+        try:
+            damaged = Report.load(path)
+        except TextspaceError:
+            refused += 1
+            continue
+        if "pictures" in place:
+            assert svg(damaged.entries[place[1]].findings.pictures[place[3]], "any").startswith("<svg")
+        compared = compare({"damaged": without_pictures(damaged), "whole": without_pictures(report)})
+        assert json_text(compared.to_dict())
+        assert comparison.markdown(compared)
+        assert comparison.page(compared)
+    assert refused == len(places) or hostile not in ("deep", "less deep", "too many digits")
+    assert refused < len(places) or hostile not in ("negative", "zero", "vast")
 
 
 # Numbers for people

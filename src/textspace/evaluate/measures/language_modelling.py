@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -214,7 +214,8 @@ def course(steps: Sequence[dict[str, Any]], validated: Sequence[dict[str, Any]],
 
     The unit is what has a code, a sentence or a token.
     """
-    weights = steps[0].get("weights", {}) if steps else {}
+    weights = steps[0].get("weights") if steps else None
+    weights = weights if isinstance(weights, Mapping) else {}
     terms = [name for name in ("reconstruction", "kl", *weights) if steps and name in known_numbers(steps[0])]
     pictures, named = {}, courses(unit)
     for name in dict.fromkeys([*terms, *_VALIDATED]):

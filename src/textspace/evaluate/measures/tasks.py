@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.data.encoded import EncodedSplit
-from textspace.data.sources import sentence_for_failure
+from textspace.data.sources import opened, sentence_for_failure
 from textspace.errors import TextspaceError
 from textspace.evaluate.held_out import held_out_note, training_record
 from textspace.evaluate.measure import Subject
@@ -106,8 +105,8 @@ def folder_of(subject: Subject) -> Path:
 
 def read_rows(path: Path, columns: Sequence[str]) -> list[list[str]]:
     """The cells of every line of a file, tabs between them; blank lines are passed over."""
-    with sentence_for_failure(path):
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    with sentence_for_failure(path), opened(path) as file:
+        raw = file.read()
     try:
         lines = raw.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as problem:

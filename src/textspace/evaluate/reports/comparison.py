@@ -78,12 +78,13 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> Differ
     """
     if len(first) != len(second):
         return None
-    difference_N = np.asarray(second, np.float64) - np.asarray(first, np.float64)
-    difference_N = difference_N[np.isfinite(difference_N)]
-    count = len(difference_N)
-    if not count:
-        return None
-    return Difference(float(difference_N.mean()), standard_error(difference_N), count)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite does not count
+        difference_N = np.asarray(second, np.float64) - np.asarray(first, np.float64)
+        difference_N = difference_N[np.isfinite(difference_N)]
+        count = len(difference_N)
+        if not count:
+            return None
+        return Difference(float(difference_N.mean()), standard_error(difference_N), count)
 
 
 def merged(names: Sequence[str | None]) -> str:
@@ -315,7 +316,7 @@ def _grouped(comparison: Comparison) -> dict[str, dict[str, list[Row]]]:
             for measure in entries:
                 found.setdefault(theme, {}).setdefault(measure, [])
     for row in comparison.rows:
-        found[row.theme][row.measure].append(row)
+        found.setdefault(row.theme, {}).setdefault(row.measure, []).append(row)
     return {theme: by_measure for theme, by_measure in found.items() if by_measure}
 
 

@@ -96,8 +96,8 @@ def svg(picture: Picture, name: str) -> str:
     import matplotlib
 
     stream = io.StringIO()
-    figure = draw(picture, titled=False)
-    with matplotlib.rc_context(STYLE):
+    with np.errstate(over="ignore", invalid="ignore"), matplotlib.rc_context(STYLE):  # of vast numbers
+        figure = draw(picture, titled=False)
         figure.savefig(stream, format="svg", transparent=True, dpi=170, metadata={"Date": None})
     text = stream.getvalue()
     # What an SVG file needs at its beginning, a page does not; nor does it say whose programme made it.

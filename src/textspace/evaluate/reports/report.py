@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings
 from textspace.evaluate.registry import THEMES
-from textspace.files import write_file
+from textspace.evaluate.reports.reading import check_report, checked_findings
+from textspace.files import read_json, write_file
 from textspace.types import Estimate
 
 __all__ = ["HEADLINES", "SCHEMA", "Entry", "Headline", "Report", "from_json", "json_text", "to_json"]
@@ -174,7 +175,7 @@ class Report:
         """The doctor's words by what they are ("state", "in words", ...); empty where there is no diagnosis."""
         entry = self.entries.get("posterior")
         table = None if entry is None else entry.findings.tables.get("doctor")
-        return {} if table is None else {str(row[0]): str(row[1]) for row in table.rows}
+        return {} if table is None else {str(row[0]): str(row[1]) for row in table.rows if len(row) > 1}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, under schema `SCHEMA`."""
@@ -192,12 +193,13 @@ class Report:
             told = data.get("schema") if isinstance(data, Mapping) else None
             raise TextspaceError(f"this is no report of schema {SCHEMA} (it says {told!r}): evaluate the space anew")
         try:
+            check_report(data)
             entries = {
                 name: Entry(each["about"], each["theme"], each["seconds"], from_json(each), tuple(each["notes"]))
                 for name, each in data["measures"].items()
             }
             rest = {key: data[key] for key in ("name", "space", "data", "settings", "skipped")}
-        except (AttributeError, LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError):
             raise TextspaceError("this report is damaged: evaluate the space anew") from None
         return cls(**rest, entries=entries)
 
@@ -205,11 +207,13 @@ class Report:
     def load(cls, path: Path | str) -> Report:
         """The report in a JSON file."""
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(read_json(Path(path)))
+        except TextspaceError as error:
+            raise TextspaceError(f"{path}: {error}") from None
         except OSError as error:
             raise TextspaceError(f"cannot read {path}: {error.strerror or error}") from None
-        except ValueError:
-            raise TextspaceError(f"{path} is no JSON, so no report: evaluate the space anew") from None
+        except ValueError as error:
+            raise TextspaceError(f"{path} is no JSON, so no report ({error}): evaluate the space anew") from None
 
     def save(self, folder: Path | str) -> dict[str, Path]:
         """Write report.json, report.md and report.html into a folder."""
@@ -244,30 +248,8 @@ def to_json(data: Any) -> Any:
 
 
 def from_json(data: Mapping[str, Any]) -> Findings:
-    """Findings from what `to_json` made of them."""
-
-    def numbers(values: Iterable[Any]) -> list[float]:
-        return [float(value) if isinstance(value, str) else value for value in values]
-
-    def maybe(value: Any) -> Any:
-        return float(value) if isinstance(value, str) else value
-
-    estimates = {
-        key: each | {"value": maybe(each["value"]), "stderr": maybe(each["stderr"])}
-        for key, each in data["estimates"].items()
-    }
-    pictures = {
-        key: each
-        | {
-            "series": {name: numbers(values) for name, values in each["series"].items()},
-            "x": None if each["x"] is None else numbers(each["x"]),
-        }
-        for key, each in data["pictures"].items()
-    }
-    per_sentence = {key: numbers(values) for key, values in data["per_sentence"].items()}
-    return Findings.from_dict(
-        {"estimates": estimates, "tables": data["tables"], "pictures": pictures, "per_sentence": per_sentence}
-    )
+    """Findings from what `to_json` made of them; ValueError where they are damaged."""
+    return Findings.from_dict(checked_findings(data))
 
 
 def json_text(data: Any) -> str:
