@@ -43,8 +43,8 @@ LONGEST_LINE = 2**27
 """Bytes of a line of text: a longer one is not text, or comes from a stream without end."""
 MOST_DEPTH = 100
 """Deepest nesting of JSON: ours has a dozen levels, and code that walks through it cannot go on for ever."""
-MOST_DIGITS = 30
-"""Longest whole number in JSON: longer ones have no use here and overflow where they become floats."""
+MOST_DIGITS = 300
+"""Longest whole number in JSON: longer ones overflow where they become floats."""
 
 
 def open_regular(path: Path) -> BufferedReader:
