@@ -335,6 +335,32 @@ def test_what_is_wrong_with_the_machine_is_one_sentence(workplace: Path, command
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("train text.txt --config recipe.json --out loop", "loop is a link that leads nowhere: choose another folder"),
+        ("demo --out loop", "loop is a link that leads nowhere: choose another folder"),
+        ("evaluate done --data text.txt --out loop", "loop is a link that leads nowhere: name another with --out"),
+        ("features done --data text.txt --out loop/page", "loop is a link that leads nowhere: name another with --out"),
+        ("evaluate loop --data text.txt", "loop is not a trained space"),
+        ("features loop --data text.txt", "loop is not a trained space"),
+        ("doctor loop", "loop is not a trained space"),
+        ("compare loop done", "there is no report loop/evaluation/report.json"),
+        ("compare done loop --data text.txt", "loop is not a trained space"),
+        ("train loop --out never", "'loop' is a link that leads nowhere: name a file"),
+        ("train text.txt --config loop --out never", "cannot read the recipe 'loop'"),
+    ],
+)
+def test_a_link_to_itself_is_one_sentence(workplace: Path, tmp_path: Path, arguments: str, sentence: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("done", "text.txt", "recipe.json"):
+        (tmp_path / name).symlink_to(workplace / name)
+    told = textspace(*arguments.split(), cwd=tmp_path)
+    assert told.returncode == 2
+    assert told.stderr.startswith(f"textspace: {sentence}"), told.stderr
+    assert not (tmp_path / "never").exists()
+
+
 def test_output_may_be_closed(workplace: Path) -> None:
     shell = f"{sys.executable} -m textspace sample done -n 2 >&-"
     assert subprocess.run(["bash", "-c", shell], cwd=workplace, capture_output=True).returncode == 0

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
@@ -133,7 +134,7 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def bounded_lines(stream: IO[bytes], longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """The lines of a stream with their ends; ValueError for one of more than so many bytes, which may never end."""
-    while line := stream.readline(longest + 1):
+    for line in iter(partial(stream.readline, longest + 1), b""):
         if len(line) > longest:
             raise ValueError(f"a line has more than {longest:,} bytes")
         yield line

@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,22 @@ def test_a_disk_that_is_full_is_told_by_the_file(tmp_path: Path) -> None:
     for write in (lambda: log.write({"step": 1}), log.close):
         with pytest.raises(TextspaceError, match=r"could not write .*steps.jsonl: No space left on device; free some"):
             write()
+
+
+@pytest.mark.parametrize("kind", ["terminal", "pipe"])
+def test_a_run_goes_on_where_nobody_reads_what_it_shows(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    reading, writing = os.openpty() if kind == "terminal" else os.pipe()
+    with open(writing, "w", buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        display = Display(epochs=2)
+        assert display.console.is_terminal == (kind == "terminal")
+        os.close(reading)
+        display.PLAIN_EVERY = 0.0  # type: ignore[misc]
+        display.steps([{"step": 7, "epoch": 0.5, "loss": 3.25, "weights": {}, "tokens": 100}])
+        display.say("stopping after this step")
+        display.close()
+        with suppress(OSError):  # what could not be written is tried once more
+            stream.close()
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ def test_too_many_steps_in_a_row_that_are_not_finite_end_a_run_in_16_bits(traine
     assert trainer.step == 36  # the end of the epoch: nobody looked before, and nothing moved
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(trainer_of, number: int) -> None:
     recipe = small(RECIPES["vae"]).but({"training.epochs": 100_000})
     trainer = trainer_of(recipe)
