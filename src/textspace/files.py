@@ -85,14 +85,14 @@ def read_text(path: Path, *, from_pipe: bool = False) -> str:
     return content.decode("utf-8")
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, most_digits: int = MOST_DIGITS) -> Any:
     """A value from JSON; ValueError where it is no JSON, is nested too deeply, or has a number of too many digits.
 
     >>> parse_json('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
     """
     try:
-        value = json.loads(text, parse_int=_whole_number)
+        value = json.loads(text, parse_int=partial(_whole_number, most_digits))
         if text.count("{") + text.count("[") > MOST_DEPTH:  # else it cannot be deep
             _check_depth(value)
     except RecursionError:
@@ -110,8 +110,8 @@ def _check_depth(value: Any) -> None:
         raise RecursionError
 
 
-def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
+def _whole_number(most_digits: int, digits: str) -> int:
+    if len(digits) > most_digits:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
 

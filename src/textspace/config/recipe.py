@@ -40,6 +40,9 @@ from textspace.files import parse_json, read_text
 
 __all__ = ["Recipe"]
 
+MOST_DIGITS = 300
+"""Digits of a whole number in a recipe: it fits into a float, and its option says what is too large."""
+
 FORMAT: Literal[1] = 1
 """Version of recipe.json; raised when an older version could no longer be read as it was meant."""
 
@@ -231,7 +234,7 @@ class Recipe(Config):
     def from_json(cls, text: str, name: str = "the recipe") -> Recipe:
         """`name` is what to call it where it cannot be read."""
         try:
-            data = parse_json(text)
+            data = parse_json(text, most_digits=MOST_DIGITS)
         except ValueError as error:
             raise TextspaceError(f"{name} is not JSON: {error}") from None
         return cls.parse(data)
