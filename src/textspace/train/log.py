@@ -166,7 +166,7 @@ def _is_record(line: bytes) -> bool:
 
 def records(path: Path, event: str) -> Iterator[dict[str, Any]]:
     """The lines of `steps.jsonl` of one kind: "step" or "validation"."""
-    return (record for record in json_lines(path) if record["event"] == event)
+    return (record for record in json_lines(path) if record.get("event") == event)
 
 
 class _Screen:

@@ -38,7 +38,7 @@ class _Estimate(BaseModel):
     name: str
     value: Number
     stderr: Number | None
-    n: StrictInt
+    n: Number
     bound: Bound
     better: Literal["lower", "higher"] | None
     settings: dict[str, Plain]
