@@ -6,7 +6,7 @@
 A recipe may carry settings, `pretrain-free-bits+objective.free_bits.target=8`. Encoder and decoder have the sizes that
 the papers use on the corpus unless told otherwise. Test numbers come from the weights that were best on validation. A
 run that has not ended when `--minutes` are over is stopped, its epochs so far are recorded, and the same command goes
-on with it. Tables of the papers have a command of their own, `textspace reproduce`, whose runs these are.
+on with it. Tables of the papers have a command of their own, `textspace papers run`, whose runs these are.
 """
 
 from __future__ import annotations

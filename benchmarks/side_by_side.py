@@ -4,7 +4,7 @@
     python -m benchmarks.side_by_side CORPORA --corpus ptb --sizes ptb --together 1 8 16 --out FOLDER
 
 Each run is a process. All of them train until the last has recorded its steps, and the clock runs for all at the same
-time. As in `textspace reproduce`, the first eight have LSTM layers of our own in bf16; `--own-layers` asks for others.
+time. As in `textspace papers run`, the first eight have LSTM layers of our own in bf16; `--own-layers` asks for others.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     python -m benchmarks.tables CORPORA --list
     python -m benchmarks.tables CORPORA --together 16 --minutes 25 --out FOLDER
 
-Runs are those of `textspace reproduce` with the settings of `PIECES`, all of them in one queue, what takes longest
+Runs are those of `textspace papers run` with the settings of `PIECES`, all of them in one queue, what takes longest
 first, as many at once as the GPU has memory for. Those that benchmarks/results has are not run again, and what was
 stopped goes on with the same command. Every table has a folder in FOLDER, with its runs, and with kept runs and new
-ones together as `textspace reproduce` writes them.
+ones together as `textspace papers run` writes them.
 """
 
 from __future__ import annotations

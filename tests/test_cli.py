@@ -517,7 +517,7 @@ def test_resuming_goes_on(workplace: Path) -> None:
                 "features done --data text.txt",
                 "encode done text.txt",
                 "rank done table.tsv",
-                "reproduce tiny",
+                "papers run tiny",
             )
         ),
         ("train text.txt --out done", "done already holds a run: add --resume to continue it"),

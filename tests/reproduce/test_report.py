@@ -42,7 +42,7 @@ RUNS = {
     "plain-seed2": {"row": "plain", "seed": 2, "state": "missing", "said": "stopped: in epoch 3"},
     "better-seed0": run("better", 0, (7.0, 0.5), measures={"tests": {"other": [0.25, None]}}),
 }
-FOUND = Reproduction(TABLE, RUNS, {"plain": 3, "better": 1}, "textspace reproduce example", ["one epoch"])
+FOUND = Reproduction(TABLE, RUNS, {"plain": 3, "better": 1}, "textspace papers run example", ["one epoch"])
 
 
 def test_few_seeds_have_the_error_over_sentences() -> None:
@@ -342,8 +342,8 @@ def test_a_damaged_run_is_named_with_what_is_wrong(damage: dict[str, Any], told:
         ("", "is no JSON or is cut short"),
         ('{"format": 1,', "is no JSON or is cut short"),
         ("[" * 100_000, "is no JSON or is cut short"),
-        ("[]", "is no result of textspace reproduce"),
-        ("{}", "is no result of textspace reproduce"),
+        ("[]", "is no result of textspace papers run"),
+        ("{}", "is no result of textspace papers run"),
         ('{"format": 99}', "has format 99 and this version of textspace reads 1: update textspace"),
     ],
 )
@@ -373,7 +373,7 @@ def test_what_cannot_be_shown_is_refused(damage: dict[str, Any], told: str, tmp_
     path.write_text(json.dumps(data | damage))
     with pytest.raises(TextspaceError) as error:
         Reproduction.load(path)
-    assert str(error.value).startswith(f"{path} is no result of textspace reproduce ({told}")
+    assert str(error.value).startswith(f"{path} is no result of textspace papers run ({told}")
     assert str(error.value).endswith("): give a NAME.json that it has written")
 
 
@@ -398,7 +398,7 @@ def test_courses_are_drawn_at_the_epochs_of_their_own_runs(tmp_path: Path) -> No
 def test_results_without_a_part_are_refused(lost: str, tmp_path: Path) -> None:
     path = save(FOUND, tmp_path)["json"]
     path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != lost}))
-    with pytest.raises(TextspaceError, match="is no result of textspace reproduce"):
+    with pytest.raises(TextspaceError, match="is no result of textspace papers run"):
         Reproduction.load(path)
 
 
@@ -413,4 +413,4 @@ def test_markdown_has_every_number_and_what_it_cost() -> None:
     assert "| better |  | 1\\* | 7.00 ± 0.50 (8; -2.0) | 0.25 (0.5) |" in text
     assert "| elsewhere | Somebody | quoted | (7) |" in text
     assert "| better-seed0 | 7 | 7 | 7 | 7 | 7 | 7 | by itself |" in text
-    assert "    textspace reproduce example" in text
+    assert "    textspace papers run example" in text

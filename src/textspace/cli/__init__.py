@@ -32,7 +32,7 @@ PANELS = {
     "Use": ["encode", "decode", "reconstruct", "sample", "interpolate", "vary", "neighbors", "score"],
     "Judge": ["info", "doctor", "evaluate", "compare", "features"],
     "Questions and answers": ["answer", "rank"],
-    "The papers": ["reproduce"],
+    "The papers": ["papers"],
 }
 """Commands as `--help` lists them."""
 

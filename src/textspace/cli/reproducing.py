@@ -1,8 +1,9 @@
-"""The command that reproduces the papers' tables."""
+"""Commands about the papers' tables: list them, and run one."""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,17 +14,71 @@ from textspace.errors import TextspaceError
 
 if TYPE_CHECKING:
     from textspace.reproduce.report import Reproduction
+    from textspace.reproduce.table import Table
 
 
-@app.command()
-def reproduce(
-    name: Annotated[str | None, typer.Argument(help="A table; --list names them.", show_default=False)] = None,
+papers_app = typer.Typer(no_args_is_help=True, help="Reproduce the papers' tables.")
+app.add_typer(papers_app, name="papers")
+
+
+@papers_app.command("list")
+def list_papers(
+    results: Annotated[
+        Path | None, typer.Option(help="Folder with results of papers run; by default papers, where there is one.")
+    ] = None,
+    tables: Annotated[bool, typer.Option("--tables", help="List our tables instead, and what each needs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the papers' tables and figures, and how many rows are done.
+
+    A row is done when a run of it has ended, perhaps a shorter one than the paper's: the results say so.
+
+    Examples:
+
+      textspace papers list
+
+      textspace papers list --results benchmarks/results
+
+      textspace papers list --tables
+    """
+    if tables:
+        _print_tables(as_json)
+        return
+    from textspace.reproduce.inventory import done_rows, inventory, results_in
+
+    folder = results or Path("papers")
+    done = done_rows(results_in(folder) if results or folder.is_dir() else [])
+    items = inventory()
+    counts = [sum(row in done.get(table, ()) for table, row in item.wanted) for item in items]
+    if as_json:
+        print_json(
+            [asdict(item) | {"wanted": len(item.wanted), "done": n} for item, n in zip(items, counts, strict=True)]
+        )
+        return
+    columns = {"item": "left", "about": "left", "rows done": "right", "where": "left"}
+    for paper in dict.fromkeys(item.paper for item in items):
+        typer.echo(f"{paper}\n")
+        own = [(item, count) for item, count in zip(items, counts, strict=True) if item.paper == paper]
+        rows = [(i.name, i.about, f"{n} / {len(i.wanted)}" if i.tables else "", i.where) for i, n in own]
+        print_table(columns, rows, whole="item")
+        typer.echo()
+
+
+@papers_app.command()
+def run(
+    name: Annotated[
+        str | None, typer.Argument(help="A table; `textspace papers list --tables` names them.", show_default=False)
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The folder that holds the table's corpus in a folder of its own.")
     ] = None,
-    out: Annotated[Path | None, out_option("The folder for runs and results; by default reproduced/NAME.")] = None,
+    out: Annotated[Path | None, out_option("The folder for runs and results; by default papers/NAME.")] = None,
     rows: Annotated[
         list[str] | None, typer.Option(help="Only this row; may be repeated, or several with commas.", metavar="ROW")
+    ] = None,
+    row: Annotated[
+        list[str] | None,
+        typer.Option(help="Add a row of your own: mine=recipe.json; may be repeated.", metavar="NAME=RECIPE"),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="At most so many seeds of each row.", min=1)] = None,
     samples: Annotated[
@@ -52,7 +107,6 @@ def reproduce(
             metavar="FILE",
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the tables, and what each needs.")] = False,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
@@ -63,43 +117,45 @@ def reproduce(
 
     Examples:
 
-      textspace reproduce --list
+      textspace papers run tiny --out tiny-table
 
-      textspace reproduce tiny --out tiny-table
+      textspace papers run ptb-remedies --data corpora --together 8 --minutes 55
 
-      textspace reproduce ptb-remedies --data corpora --together 8 --minutes 55
+      textspace papers run ptb-remedies --data corpora --rows vae,pretrain-free-bits-4 --seeds 1 --epochs 10
 
-      textspace reproduce ptb-remedies --data corpora --rows vae,pretrain-free-bits-4 --seeds 1 --epochs 10 --samples 50
+      textspace papers run ptb-remedies --data corpora --row mine=my-recipe.json --rows mine,vae
 
-      textspace reproduce ptb-remedies --from ptb-remedies.json --out redrawn
+      textspace papers run ptb-remedies --from ptb-remedies.json --out redrawn
     """
     from textspace.reproduce.tables import table
 
-    if list_:
-        _print_tables(as_json)
-        return
     known = _joined(from_ or [])
     if name is None and known is None:
-        raise TextspaceError("name a table, such as: textspace reproduce ptb-remedies --data corpora; --list names all")
+        raise TextspaceError(
+            "name a table, such as: textspace papers run ptb-remedies --data corpora; "
+            "textspace papers list --tables names all"
+        )
     asked_for = known.table if name is None and known is not None else table(str(name))
+    asked_for = _with_own_rows(asked_for, row or [])
     if known is not None and known.table.name != asked_for.name:
         raise TextspaceError(f"{from_[0] if from_ else ''} is of {known.table.name} and not of {asked_for.name}")
-    folder = out or Path("reproduced") / asked_for.name
+    folder = out or Path("papers") / asked_for.name
     interrupted = False
     asked_runs: set[str] = set()
     to_run = f"add --data {'FOLDER' if asked_for.folders else '.'} to run"
     if known is not None and data is None:
-        what = {"--rows": rows, "--seeds": seeds, "--samples": samples, "--epochs": epochs, "--set": set_}
+        what = {"--rows": rows, "--row": row, "--seeds": seeds, "--samples": samples, "--epochs": epochs, "--set": set_}
         how = {"--together": together, "--minutes": minutes, "--device": device}
         _refuse({**what, **how, "--score-in": None if score_in == "float32" else score_in}, to_run)
     else:
         from textspace.reproduce.report import run_name
-        from textspace.reproduce.run import Asked, run
+        from textspace.reproduce.run import Asked
+        from textspace.reproduce.run import run as run_table
         from textspace.token_losses import precision_named
 
         chosen = [each.strip() for written in rows or [] for each in written.split(",")]
         asked = Asked(chosen, seeds, samples, epochs, set_ or [], precision_named(score_in), device)
-        known, interrupted = run(
+        known, interrupted = run_table(
             asked_for,
             data,
             folder,
@@ -107,7 +163,7 @@ def reproduce(
             known=known,
             together=together,
             minutes=minutes,
-            command=_command(asked_for.name, bool(asked_for.folders), asked),
+            command=_command(asked_for.name, bool(asked_for.folders), asked, row or []),
             say=tell,
         )
         asked_runs = {run_name(row, seed) for row, most in asked.wanted(asked_for).items() for seed in range(most)}
@@ -146,12 +202,25 @@ def _joined(files: list[Path]) -> Reproduction | None:
     return found
 
 
-def _command(name: str, needs_data: bool, asked: object) -> str:
+def _with_own_rows(table: Table, rows: list[str]) -> Table:
+    """A table with rows from the user's recipe files."""
+    from textspace.config import Recipe
+
+    for written in rows:
+        name, equals, path = (part.strip() for part in written.partition("="))
+        if not (name and equals and path):
+            raise TextspaceError(f"--row {written} names no recipe: write it as mine=recipe.json")
+        table = table.with_row(name, Recipe.load(path))
+    return table
+
+
+def _command(name: str, needs_data: bool, asked: object, own_rows: list[str]) -> str:
     """What repeats it on any machine."""
     from textspace.reproduce.run import Asked
 
     assert isinstance(asked, Asked)
-    words = ["textspace", "reproduce", name, *(["--data", "CORPORA"] if needs_data else [])]
+    words = ["textspace", "papers", "run", name, *(["--data", "CORPORA"] if needs_data else [])]
+    words += [word for row in own_rows for word in ("--row", row)]
     words += [word for row in asked.rows for word in ("--rows", row)]
     numbers = {"--seeds": asked.seeds, "--samples": asked.samples, "--epochs": asked.epochs}
     words += [word for option, value in numbers.items() if value is not None for word in (option, str(value))]

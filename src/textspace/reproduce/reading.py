@@ -133,7 +133,7 @@ def check_results(data: dict[str, Any], path: Path) -> None:
         _Results.model_validate(data)
     except ValidationError as error:
         raise TextspaceError(
-            f"{path} is no result of textspace reproduce ({_first(error)}): give a NAME.json that it has written"
+            f"{path} is no result of textspace papers run ({_first(error)}): give a NAME.json that it has written"
         ) from None
     for name, run in data["runs"].items():
         try:

@@ -188,7 +188,7 @@ class Reproduction:
             raise TextspaceError(f"cannot read {path}: {error.strerror or error}") from None
         except ValueError as error:
             raise TextspaceError(
-                f"{path} is no JSON or is cut short ({error}): give a NAME.json that textspace reproduce has written"
+                f"{path} is no JSON or is cut short ({error}): give a NAME.json that textspace papers run has written"
             ) from None
         try:
             if data["format"] != FORMAT:
@@ -199,7 +199,7 @@ class Reproduction:
             table = Table.from_dict(data["table"])
         except (ValueError, LookupError, TypeError, AttributeError):
             raise TextspaceError(
-                f"{path} is no result of textspace reproduce: give a NAME.json that it has written"
+                f"{path} is no result of textspace papers run: give a NAME.json that it has written"
             ) from None
         return cls(table, data["runs"], data["wanted"], data["command"], data["deviations"])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from textspace.config import Recipe
@@ -55,6 +57,8 @@ class Row:
     in_paper: str = ""
     trained_on: str | None = None
     measures: tuple[str, ...] = ()
+    own: Mapping[str, Any] | None = None
+    """Plain data of a user's recipe, which a row of their own is trained with instead of a named one."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,14 @@ class Table:
         """The rows that can be trained, by name."""
         return {row.name: row for row in self.rows if row.recipe is not None}
 
+    def with_row(self, name: str, own: Recipe) -> Table:
+        """This table with a row of the user's; sizes and settings of the table do not change its recipe."""
+        if any(row.name == name for row in self.rows):
+            raise TextspaceError(f"{self.name} has a row {name!r} already: give yours another name")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise TextspaceError(f"a row cannot be called {name!r}: use letters, digits, '.', '_' and '-'")
+        return replace(self, rows=(*self.rows, Row(name, own.name, own=json.loads(own.to_json()))))
+
     def chosen(self, names: list[str]) -> dict[str, Row]:
         """Rows that can be trained by their names, in the order of the table; all where none is named."""
         for name in names:
@@ -124,9 +136,12 @@ class Table:
     def recipe_of(self, row: Row, seed: int, *, epochs: int | None = None, changes: list[str] | None = None) -> Recipe:
         """The recipe of a run; `epochs` is at most as many, and `changes` are settings written `path=value`."""
         assert row.recipe is not None
-        found = recipe(row.recipe)
-        found = sized(found, self.sizes) if self.sizes else found
-        found = found.but({**self.settings, **row.settings, "training.seed": seed}).with_settings(changes or [])
+        if row.own is None:
+            found = recipe(row.recipe)
+            found = (sized(found, self.sizes) if self.sizes else found).but({**self.settings, **row.settings})
+        else:
+            found = Recipe.parse(dict(row.own))
+        found = found.but({"training.seed": seed}).with_settings(changes or [])
         in_changes = any(change.partition("=")[0].strip() == "training.epochs" for change in changes or [])
         most = epochs or (None if in_changes else self.epochs)
         return found if most is None else found.but({"training.epochs": min(most, found.training.epochs)})
