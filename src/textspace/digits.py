@@ -15,6 +15,12 @@ DIGITS, PRECISE_DIGITS, ERROR_DIGITS = 4, 7, 2
 MOST_DECIMALS = 6
 """An error that would need more decimals is written with a power of ten."""
 
+LARGE = 1e4
+"""From this on, an error is written with a power of ten where its value is."""
+
+MOST_PRECISE = 12
+"""Decimals of a value at most, however small its error is."""
+
 ROUNDING = 1e-12
 """An error below this share of its value is rounding, and counts as no error."""
 
@@ -51,7 +57,9 @@ def plus_minus(value: float, error: float | None, *, signed: bool = False) -> st
     >>> plus_minus(-1.25, 0.25), plus_minus(1.25, 0.25, signed=True), plus_minus(-0.001, 0.5), plus_minus(7.3, 0.0)
     ('-1.25 ± 0.25', '+1.25 ± 0.25', '0.00 ± 0.50', '7.3')
     >>> plus_minus(9.5232e21, 1.151e19), plus_minus(0.2345678, 1.2e-7), plus_minus(3.21e-7, 1.2e-8)
-    ('9.523e+21 ± 1.2e+19', '0.2345678 ± 1.2e-07', '3.21e-07 ± 1.2e-08')
+    ('9.523e+21 ± 1.2e+19', '0.23456780 ± 1.2e-07', '3.21e-07 ± 1.2e-08')
+    >>> plus_minus(1.0312e7, 2011095.0)
+    '1.03e+07 ± 2.0e+06'
     """
     text, error_text = value_and_error(value, error, signed=signed)
     return f"{text} ± {error_text}" if error_text else text
@@ -68,10 +76,13 @@ def value_and_error(value: float, error: float | None, *, signed: bool = False) 
     if math.isinf(error):
         return number(value, signed=signed), number(error)
     decimals = decimals_of(error, ERROR_DIGITS)
-    if decimals > MOST_DECIMALS:
-        return number(value, PRECISE_DIGITS, signed=signed), f"{error:.{ERROR_DIGITS - 1}e}"
     plus = "+" if signed else ""
-    error_text = f"{error:,.{decimals}f}" if error < VAST else f"{error:.{ERROR_DIGITS - 1}e}"
+    if decimals > MOST_DECIMALS:
+        exact = f"{value:{plus}z.{min(decimals, MOST_PRECISE)}f}"
+        is_tiny = abs(value) < TINY
+        return number(value, PRECISE_DIGITS, signed=signed) if is_tiny else exact, f"{error:.{ERROR_DIGITS - 1}e}"
+    is_large = error >= VAST or (abs(value) >= VAST and error >= LARGE)
+    error_text = f"{error:.{ERROR_DIGITS - 1}e}" if is_large else f"{error:,.{decimals}f}"
     if abs(value) < VAST:
         return f"{value:{plus}z,.{decimals}f}", error_text
     finer = _exponent(value, PRECISE_DIGITS) - _exponent(error, ERROR_DIGITS)

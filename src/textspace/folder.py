@@ -52,6 +52,8 @@ RECIPE, TOKENIZER, WEIGHTS, METRICS, CARD = (
     "metrics.json",
     "README.md",
 )
+BEGUN = "begun.json"
+"""What a run notes when it begins; see `textspace.train.beginning`."""
 _ENCODER_PATHS = tuple(f"{ENCODER}/{name}" for name in ENCODER_FILES)
 DIGESTS = "digests"
 """Key in the record of the digests of the other files, except for the model card, which people edit."""
@@ -203,6 +205,11 @@ def _has_encoder_files(recipe: Recipe) -> bool:
 def check(folder: Path) -> None:
     """Say so if a folder has not the files of a space."""
     missing = [name for name in (RECIPE, TOKENIZER, WEIGHTS) if not (folder / name).is_file()]
+    if missing and (folder / BEGUN).is_file():
+        raise TextspaceError(
+            f"a run began in {folder} and has no weights yet: wait for it, or continue it with textspace train SOURCE "
+            f"--out {folder} --resume"
+        )
     if missing:
         why = f"it has no {missing[0]}" if folder.is_dir() else "it is a file" if folder.exists() else "it is not there"
         raise TextspaceError(f"{folder} is not a trained space: {why}; train one with textspace train")

@@ -225,7 +225,10 @@ def test_a_run_from_a_space_that_saved_nothing_is_not_resumed_with_a_first_phase
     for init in (tmp_path / "start", None):
         with pytest.raises(TextspaceError, match=r"no checkpoint in .* to resume from: train in a new folder"):
             trained(RECIPE, "run", init=init, resume=True)
-    (tmp_path / "run" / "metrics.json").unlink()  # as of a run that was killed before its first checkpoint
+    for name in ("metrics.json", "model.safetensors"):  # as of a run that was killed before its first checkpoint
+        with pytest.raises(TextspaceError, match=r"no checkpoint in .* to resume from: train in a new folder"):
+            trained(RECIPE, "run", resume=True)
+        (tmp_path / "run" / name).unlink()
     with pytest.raises(TextspaceError, match=r"started from another space and has no checkpoint yet: add --init"):
         trained(RECIPE, "run", resume=True)
     assert trained(RECIPE, "run", init=tmp_path / "start", resume=True)["started_from"] == str(tmp_path / "start")

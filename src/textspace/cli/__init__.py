@@ -60,7 +60,8 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 def main() -> None:
     """Run the command line: a mistake of the user's is one line on standard error and exit code 2.
 
-    SIGTERM and SIGHUP end it in order, with exit code 128 + the signal's number, so that no copy of the text is left.
+    SIGTERM and SIGHUP end it in order, with exit code 128 + the signal's number, so that no copy of the text is left;
+    training saves what it has before and exits with 130, as after Ctrl-C.
     """
     with orderly_exit():
         _run()

@@ -110,8 +110,14 @@ def doctor(
         validated = {"kept": history.kept, "last": history.last or history.kept}
         print_json(examination.to_dict() | validated | {"pictures": [str(path) for path in pictures]})
     else:
-        _print_numbers(examination, recipe, history.last if data is None else None)
-        _print_kept(history)
+        shown_last = history.last if data is None else None
+        _print_numbers(examination, recipe, shown_last)
+        if history.kept and history.last:
+            column = ', as the column "last weights" shows' if shown_last else ""
+            typer.echo(
+                f"The diagnosis describes the weights in the space, which were kept after {_epoch(history.kept)}. The "
+                f"run went on to {_epoch(history.last)}{column}.\n"
+            )
         typer.echo(str(examination.diagnosis))
         if pictures:
             typer.echo(f"The picture is in {pictures[0]} and {pictures[1].name}.")
@@ -192,14 +198,8 @@ def _print_numbers(examination: Examination, recipe: Recipe, last: dict[str, Any
         typer.echo()
 
 
-def _print_kept(history: History) -> None:
-    """Which weights the space has, where the run went on after them."""
-    if history.kept and history.last:
-        kept, last = (f"epoch {line['epoch']:g} (step {line['step']:,})" for line in (history.kept, history.last))
-        typer.echo(
-            f"The diagnosis describes the weights in the space, kept after {kept}. The run's last weights, after "
-            f"{last}, are only in its last checkpoint.\n"
-        )
+def _epoch(line: dict[str, Any]) -> str:
+    return f"epoch {line['epoch']:g} (step {line['step']:,})"
 
 
 # Evaluation

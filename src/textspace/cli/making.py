@@ -54,7 +54,12 @@ def train(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Short for --set training.epochs=N.", min=1)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue the run in --out from its last checkpoint, or start it over if it has none; "
+            "--epochs may be larger than before.",
+        ),
     ] = False,
     init: Annotated[
         Path | None,

@@ -30,16 +30,20 @@ of today hash the canonical form."""
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff]")
 
 
-def canonical(text: str) -> str:
-    r"""The form in which sentences are compared: without differences of case, spacing, invisible characters and
-    Unicode encoding.
+_PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?\"'`()[]\u2018\u2019\u201c\u201d\u2013\u2014", " "))
 
-    >>> canonical("  A\u00a0dog  BARKS "), canonical("cafe\u0301\u200b") == canonical("CAF\u00c9")
-    ('a dog barks', True)
+
+def canonical(text: str) -> str:
+    r"""The form in which sentences are compared: without differences of case, spacing, punctuation, invisible
+    characters and Unicode encoding.
+
+    >>> canonical("  A\u00a0dog  BARKS ."), canonical("cafe\u0301\u200b") == canonical("CAF\u00c9"), canonical("?!")
+    ('a dog barks', True, '?!')
     """
     if not text.isascii():
         text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
-    return " ".join(text.casefold().split())
+    words = text.casefold()
+    return " ".join(words.translate(_PUNCTUATION).split()) or " ".join(words.split())
 
 
 def _hash(text: str) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import numpy as np
 
 from textspace.config import Recipe
+from textspace.digests import digest_of_file
 from textspace.errors import TextspaceError
 from textspace.evaluate.doctor import Diagnosis, State, diagnose, known_numbers, measures_of
 from textspace.evaluate.likelihood import Likelihood, likelihood
@@ -110,27 +111,35 @@ def validations(folder: Path) -> list[dict[str, Any]]:
 
 
 class History(NamedTuple):
-    """The validations of a run, seen from the weights that were kept."""
+    """The validations of a run, seen from the weights that the space has."""
 
     lines: list[dict[str, Any]]
     kept: dict[str, Any] | None
-    """The one that measured the kept weights; None where that is not known."""
+    """The one that measured these weights; None where that is not known."""
 
     @classmethod
     def of(cls, folder: Path, metrics: Mapping[str, Any]) -> History:
-        """Of the run in a space's folder, whose record is `metrics`."""
-        lines, step = validations(folder), kept_step(folder, metrics)
+        """Of the run in a space's folder, whose record is `metrics`: it says which weights there are."""
+        lines = validations(folder)
+        stored = metrics.get("kept")
+        numbers = stored.get("validation") if isinstance(stored, Mapping) else None
+        if isinstance(numbers, dict) and isinstance(numbers.get("step"), int):
+            return cls(lines, numbers)
+        step = _kept_step(folder, metrics)
         return cls(lines, next((line for line in lines if step is not None and line.get("step") == step), None))
 
     @property
     def earlier(self) -> list[dict[str, Any]]:
         """Those before the kept weights'; before the last, where these are not known."""
-        return self.lines[: self.lines.index(self.kept)] if self.kept else self.lines[:-1]
+        if self.kept is None:
+            return self.lines[:-1]
+        return [line for line in self.lines if line.get("step", 0) < self.kept["step"]]
 
     @property
     def last(self) -> dict[str, Any] | None:
         """The last one, where it measured other weights than those that were kept."""
-        return self.lines[-1] if self.kept and self.lines[-1] is not self.kept else None
+        later = self.lines and self.kept and self.lines[-1].get("step", 0) > self.kept["step"]
+        return self.lines[-1] if later else None
 
     @property
     def epochs(self) -> float | None:
@@ -138,20 +147,20 @@ class History(NamedTuple):
         return epochs_of(self.lines)
 
 
-def kept_step(folder: Path, metrics: Mapping[str, Any]) -> int | None:
-    """The step of the weights that a space has; None where that is not known.
+def _kept_step(folder: Path, metrics: Mapping[str, Any]) -> int | None:
+    """The step of the weights in a folder whose record does not hold their validation; None where it is not known.
 
-    The space's record says it. Where there is none, as of a run that an earlier version has not finished, the last
-    checkpoint does, with which these weights were written.
+    Records of finished runs say it. A checkpoint says it if its best weights are those in the folder.
     """
-    for name, key in (("kept", "step"), ("trained", "best_step")):
-        found = metrics.get(name)
-        step = found.get(key) if isinstance(found, Mapping) else None
-        if isinstance(step, int):
-            return step
+    trained = metrics.get("trained")
+    step = trained.get("best_step") if isinstance(trained, Mapping) else None
+    if isinstance(step, int):
+        return step
     with suppress(OSError, ValueError, LookupError, TypeError):
-        if not metrics and (newest := checkpoints.newest(folder)):
-            return int(read_json(newest / "state.json")["selection"]["best_step"])
+        newest = checkpoints.newest(folder)
+        state = read_json(newest / "state.json") if newest else {}
+        if newest and state["files"]["best.safetensors"] == digest_of_file(folder / "model.safetensors"):
+            return int(state["selection"]["best_step"])
     return None
 
 

@@ -13,6 +13,7 @@ from textspace.config import Recipe
 from textspace.data.batching import Mixing
 from textspace.data.content import TRAINING_TEXT
 from textspace.data.tokenizers import Tokenizer
+from textspace.digests import DIGEST, check_record, with_digest
 from textspace.errors import TextspaceError
 from textspace.files import check_no_file, read_json, write_file
 from textspace.model import Model
@@ -22,7 +23,7 @@ from textspace.train.resuming import can_continue
 
 __all__ = ["Beginning", "Noted", "check_free", "recipe_of_run"]
 
-BEGUN = "begun.json"
+BEGUN = folders.BEGUN
 
 
 def check_free(folder: Path, recipe: Recipe) -> None:
@@ -30,7 +31,8 @@ def check_free(folder: Path, recipe: Recipe) -> None:
     check_no_file(folder, "choose another folder with --out")
     if checkpoints.newest(folder) is not None:
         raise TextspaceError(f"{folder} already holds a run: add --resume to continue it, or choose another folder")
-    if (folder / folders.METRICS).exists() and not is_unfinished(folder):
+    has_record = (folder / folders.METRICS).exists() or (folder / BEGUN).exists()
+    if has_record and not is_unfinished(folder):
         raise TextspaceError(f"{folder} already holds a space: choose another folder (--init {folder} starts from it)")
     folders.check_overwrites(folder, recipe, BEGUN, "training")
 
@@ -73,12 +75,13 @@ class Noted:
         if not path.exists():
             return None
         try:
-            return cls(**read_json(path))
+            stored = read_json(path)
+            return cls(**(check_record(stored) if DIGEST in stored else stored))  # earlier versions wrote no digest
         except (OSError, ValueError, TypeError):
             raise TextspaceError(f"{path} is damaged: start anew in another folder") from None
 
     def write(self, folder: Path) -> None:
-        write_file(folder / BEGUN, (json.dumps(self.__dict__) + "\n").encode())
+        write_file(folder / BEGUN, (json.dumps(with_digest(self.__dict__)) + "\n").encode())
 
 
 @dataclass(frozen=True)

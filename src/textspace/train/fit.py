@@ -128,7 +128,8 @@ def _trained(
             Noted.of(prepared.fingerprint, beginning, recipe).write(folder)
             write_file(folder / folders.RECIPE, recipe.to_json().encode())
             folders.save_tokenizer(folder, prepared.tokenizer)
-        record = RunRecord(folder, _facts(corpus, recipe, prepared, splits, model, notes, folder, beginning))
+        facts = _facts(corpus, recipe, prepared, splits, model, notes, folder, beginning)
+        record = RunRecord(folder, facts, lambda metrics: folders.card(recipe, prepared.tokenizer, model, metrics))
         record.begin()
     processes.wait()
     if not processes.first:
@@ -154,8 +155,7 @@ def _trained(
             folders.replace_recipe(folder, recipe)
     trained = trainer.run()
     if processes.first:
-        kept = trainer.selection.weights_kept(trained.criterion)
-        metrics: dict[str, Any] = record.facts | {TRAINED: asdict(trained), KEPT: kept._asdict()}
+        metrics: dict[str, Any] = record.facts | {TRAINED: asdict(trained), KEPT: trainer.kept()._asdict()}
         with suppress(OSError, ValueError):  # not there, or damaged
             metrics["pretraining"] = read_json(folder / PRETRAINING)
         seed = seed_of(recipe.training.seed, "validation")  # as validations have it, so that they say the same

@@ -37,20 +37,6 @@ from textspace.train.validation import Validation, validate
 __all__ = ["Interrupted", "Trained", "Trainer"]
 
 
-SHOWN = (
-    "objective",
-    "nll",
-    "elbo",
-    "dual_elbo",
-    "mim",
-    "reconstruction",
-    "kl",
-    "dual_kl",
-    "mi",
-    "active_units",
-    "feature_cosine",
-)
-"""Numbers of a validation that are displayed."""
 UNSAVED_SECONDS, UNSAVED_STEPS = 30, 500
 """How much of a run may be lost when it is killed, where the recipe does not say."""
 
@@ -279,15 +265,15 @@ class Trainer:
         self.final_weights = numbers.weights
         return numbers
 
-    def _log_validation(self, numbers: Mapping[str, float], kept: bool) -> None:
+    def _log_validation(self, numbers: Validation, kept: bool) -> None:
         """Write down and show a validation; `kept` says whether its weights are those that are kept now."""
         facts = {"event": "validation", "step": self.step, "epoch": self.stream.position, "seconds": self.seconds}
         line: dict[str, Any] = {**facts, "kept": kept, **numbers}
         self.log.write(line)
         self.history.append(line)
-        shown = "  ".join(f"{name} {number(numbers[name])}" for name in SHOWN if name in numbers)
-        notes = f"learning rate {self._turn().rate:g}{', weights kept' if kept else ''}"
-        self.display.say(f"epoch {self.stream.position:g}  validation: {shown}  ({notes})")
+        rule = "as the last" if self.criterion.keeps_last else f"by {self.criterion.number}"
+        notes = f"learning rate {self._turn().rate:g}; {'kept' if kept else 'not kept'} {rule}"
+        self.display.say(f"epoch {self.stream.position:g}  validation: {numbers.shown()}  ({notes})")
 
     def _measure_kept_anew(self) -> None:
         """Put the kept weights on the scale of the criterion, where another one kept them."""
@@ -341,9 +327,16 @@ class Trainer:
 
     def _save_best(self) -> None:
         if self._best_is_unsaved and self.processes.first:
-            kept = self.selection.weights_kept(self.criterion.words(self.training, self.final_weights))
+            kept = self.kept()
             self._write_best(self.folder / "model.safetensors", self.best_weights, kept)
         self._best_is_unsaved = False
+
+    def kept(self) -> Kept:
+        """Which weights are kept, and what their validation measured."""
+        chosen = self.selection
+        numbers = next((line for line in self.history if line.get("step") == chosen.best_step), {})
+        words = self.criterion.words(self.training, self.final_weights)
+        return Kept(chosen.best_step, chosen.best_epoch, words, chosen.kept, numbers)
 
     def resume(self) -> None:
         """Continue from the last checkpoint in the folder."""

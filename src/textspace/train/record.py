@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from textspace import folder as folders
 from textspace.data.content import TRAINING_TEXT
+from textspace.files import write_file
 from textspace.train import checkpoints
 from textspace.train.selection import Kept
 
@@ -20,11 +21,10 @@ TRAINED, KEPT = "trained", "kept"
 
 
 def is_unfinished(folder: Path) -> bool:
-    """Whether the record in a folder is that of a run that has not ended."""
-    return not (folder / folders.METRICS).exists() or _is_of_a_start(folders.read_metrics(folder))
-
-
-def _is_of_a_start(record: Mapping[str, Any]) -> bool:
+    """Whether a folder has no weights, or those of a run that has not ended; without a record nobody can tell."""
+    if not (folder / folders.METRICS).exists():
+        return not (folder / folders.WEIGHTS).exists()
+    record = folders.read_metrics(folder)
     return TRAINING_TEXT in record and TRAINED not in record
 
 
@@ -40,10 +40,11 @@ class RunRecord:
         folder: of the run.
         facts: what is known when a run starts: the text it learns from, above all, so that nobody takes that for
             held-out text.
+        card: the model card for a record.
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        self.folder, self.facts = folder, dict(facts)
+    def __init__(self, folder: Path, facts: Mapping[str, Any], card: Callable[[dict[str, Any]], str]) -> None:
+        self.folder, self.facts, self.card = folder, dict(facts), card
 
     def begin(self) -> None:
         """Write it, unless there is one already: a run that is resumed may have been a finished one."""
@@ -51,7 +52,10 @@ class RunRecord:
             folders.write_record(self.folder, self.facts)
 
     def replace_weights(self, path: Path, tensors: Mapping[str, Tensor], kept: Kept) -> None:
-        """Write weights. Whenever this is cut off, the record is true of those that are there."""
+        """Write weights. Whenever this is cut off, record and model card are true of those that are there."""
+        (self.folder / folders.CARD).unlink(missing_ok=True)
         folders.write_record(self.folder, self.facts, of_files=False)
         checkpoints.write_tensors(path, tensors)
-        folders.write_record(self.folder, self.facts | {KEPT: kept._asdict()})
+        record = self.facts | {KEPT: kept._asdict()}
+        folders.write_record(self.folder, record)
+        write_file(self.folder / folders.CARD, self.card(record).encode())

@@ -37,7 +37,7 @@ class Criterion(NamedTuple):
 
     @classmethod
     def of(cls, recipe: Recipe) -> Criterion:
-        """What the recipe names, or what stands for it where the model has no such number."""
+        """The criterion that the recipe names; the objective in place of an ELBO that the model does not have."""
         asked = recipe.training.criterion
         if recipe.posterior is None:
             return cls("nll", "nll", asked == "last")
@@ -70,8 +70,8 @@ class Criterion(NamedTuple):
         summed = " + ".join(name if weight == 1 else f"{weight:.4g} {name}" for name, weight in weights.items())
         how = f" ({summed})" if self.name == "objective" and summed else ""
         unit = "token" if self.name == "objective" and training.average == "tokens" else "sentence"
-        kept = ", the last epoch's weights kept" if self.keeps_last else ""
-        return f"{_CRITERIA[self.name]}{how}, nats per {unit} (lower is better){kept}"
+        kept = "the last epoch's weights; their " if self.keeps_last else ""
+        return f"{kept}{_CRITERIA[self.name]}{how}, nats per {unit} (lower is better)"
 
 
 def notes_on_criterion(recipe: Recipe) -> list[str]:
@@ -80,16 +80,16 @@ def notes_on_criterion(recipe: Recipe) -> list[str]:
     >>> notes_on_criterion(Recipe().but({"objective.kl_weight": 0.1}))
     []
     >>> notes_on_criterion(Recipe().but({"objective.kl_weight": 0.1, "training.criterion": "elbo"}))
-    ['weights are kept by the ELBO at KL weight 1 and trained with 0.1: training.criterion=objective keeps them by \
-the loss they are trained with']
+    ['training weighs the KL by 0.1, but weights are kept by the ELBO, which weighs it by 1: set \
+training.criterion=objective to keep them by the training loss']
     """
     weight = getattr(recipe.objective, "kl_weight", None)
     final = 1.0 if weight is None else schedule(weight)(FINAL)
     if Criterion.of(recipe).name != "elbo" or math.isclose(final, 1.0, abs_tol=1e-3):
         return []
     return [
-        f"weights are kept by the ELBO at KL weight 1 and trained with {final:.4g}: training.criterion=objective keeps "
-        "them by the loss they are trained with"
+        f"training weighs the KL by {final:.4g}, but weights are kept by the ELBO, which weighs it by 1: set "
+        "training.criterion=objective to keep them by the training loss"
     ]
 
 
@@ -107,6 +107,8 @@ class Kept(NamedTuple):
     epoch: float
     criterion: str
     value: float
+    validation: dict[str, Any]
+    """The line of the log that measured them."""
 
 
 @dataclass
@@ -170,9 +172,6 @@ class Selection:
     def keep(self, value: float, step: int, epoch: float) -> None:
         """Note which weights are kept."""
         self.kept, self.best_step, self.best_epoch = value, step, epoch
-
-    def weights_kept(self, criterion: str) -> Kept:
-        return Kept(self.best_step, self.best_epoch, criterion, self.kept)
 
     def rescale(self, value: float) -> None:
         """Go on with another criterion, by which the kept weights have this value."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from textspace.config import IwaeObjective, Recipe, Training
 from textspace.data.encoded import EncodedSplit
+from textspace.digits import number
 from textspace.evaluate.likelihood import likelihood
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.statistics import some_rows
@@ -26,6 +27,11 @@ from textspace.types import Pass
 
 __all__ = ["Validation", "validate"]
 
+SHOWN = (
+    *("objective", "nll", "elbo", "dual_elbo", "mim", "reconstruction", "kl", "dual_kl"),
+    *("mi", "active_units", "feature_cosine"),
+)
+"""Numbers of a validation that are displayed."""
 COMPARED = 10_000
 """Sentences at most whose batch terms, such as MMD, are measured."""
 
@@ -34,6 +40,10 @@ class Validation(dict[str, float]):
     """Numbers by name, nats per sentence; `weights` are those of the objective's terms at the end of all schedules."""
 
     weights: dict[str, float]
+
+    def shown(self) -> str:
+        """The numbers that are displayed."""
+        return "  ".join(f"{name} {number(self[name])}" for name in SHOWN if name in self)
 
 
 Collected = list[tuple[Tensor, Tensor]]

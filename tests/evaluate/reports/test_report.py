@@ -112,7 +112,7 @@ def test_a_report_comes_back_from_json_and_is_strict_json(report: Report, tmp_pa
     assert repr(Report.load(path)) == repr(report)
     raw = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert raw["schema"] == SCHEMA == 1
-    assert set(raw) == {"schema", "name", "space", "data", "settings", "measures", "skipped"}
+    assert set(raw) == {"schema", "name", "space", "data", "settings", "measures", "skipped", "digest"}
     assert raw["measures"]["likelihood"]["estimates"]["nll_ppl_word"] == {
         "name": "perplexity per word",
         "value": 101.2345,
@@ -140,7 +140,7 @@ def test_what_is_no_report_is_refused_in_a_sentence(data: Any, tmp_path: Path) -
     with pytest.raises(TextspaceError, match="evaluate the space anew"):
         Report.load(tmp_path / "report.json")
     (tmp_path / "report.json").write_text("{")
-    with pytest.raises(TextspaceError, match="no JSON"):
+    with pytest.raises(TextspaceError, match="is damaged, or is no report"):
         Report.load(tmp_path / "report.json")
     os.mkfifo(tmp_path / "pipe.json")
     with pytest.raises(TextspaceError, match=r"cannot read .*pipe.json: it is a device or a pipe"):
@@ -192,6 +192,10 @@ def without_pictures(report: Report) -> Report:
 def test_no_number_of_a_report_can_break_a_comparison(hostile: str, report: Report, tmp_path: Path) -> None:
     path = report.save(tmp_path)["json"]
     raw = json.loads(path.read_text())
+    path.write_text(json.dumps(raw | {"name": "another"}))
+    with pytest.raises(TextspaceError, match="its digest does not match"):
+        Report.load(path)
+    raw.pop("digest")  # as in reports of earlier versions
     places = number_places(raw)
     assert len(places) > 50
     refused = 0

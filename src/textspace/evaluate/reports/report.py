@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from textspace.digests import DIGEST, check_record, with_digest
 from textspace.errors import TextspaceError
 from textspace.evaluate.measure import Findings
 from textspace.evaluate.registry import THEMES
@@ -207,20 +208,22 @@ class Report:
     def load(cls, path: Path | str) -> Report:
         """The report in a JSON file."""
         try:
-            return cls.from_dict(read_json(Path(path)))
+            stored = read_json(Path(path))
+            has_digest = isinstance(stored, dict) and DIGEST in stored  # earlier versions wrote none
+            return cls.from_dict(check_record(stored) if has_digest else stored)
         except TextspaceError as error:
             raise TextspaceError(f"{path}: {error}") from None
         except OSError as error:
             raise TextspaceError(f"cannot read {path}: {error.strerror or error}") from None
         except ValueError as error:
-            raise TextspaceError(f"{path} is no JSON, so no report ({error}): evaluate the space anew") from None
+            raise TextspaceError(f"{path} is damaged, or is no report ({error}): evaluate the space again") from None
 
     def save(self, folder: Path | str) -> dict[str, Path]:
         """Write report.json, report.md and report.html into a folder."""
         from textspace.evaluate.reports.html import page
         from textspace.evaluate.reports.text import markdown
 
-        made = {"json": json_text(self.to_dict()), "md": markdown(self), "html": page(self)}
+        made = {"json": json_text(with_digest(to_json(self.to_dict()))), "md": markdown(self), "html": page(self)}
         paths = {ending: Path(folder) / f"report.{ending}" for ending in made}
         for ending, text in made.items():
             write_file(paths[ending], text.encode())
