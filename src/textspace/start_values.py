@@ -1,9 +1,9 @@
 """Start values of weights, keyed by what they are for.
 
-A weight's first numbers depend on the seed, its part's role and the name that the part declares for it, and on nothing
-else: not on other parts, on the order in which modules are made, on the attributes that hold them, on dtype or device.
-So a new part, option or layer changes no number of the weights that were there before. The declared names decide the
-numbers of every run: tests/start_value_names.json keeps them.
+The random numbers of a weight depend on the seed, its part's role and the name that the part declares for it, and on
+nothing else: not on other parts, the order in which modules are made, the attributes that hold them, dtype or device.
+So a new part, option or layer changes no start value of the weights that were there before. Another name is another
+draw, hence another result of every run: tests/start_value_names.json keeps the names.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from textspace.noise import seed_of
 __all__ = ["SCHEME", "StartValue", "declared", "draw_start_values", "start_values"]
 
 SCHEME = "keyed by name"
-"""How start values are drawn; stored results that depend on them have it in their key."""
+"""How start values are drawn: part of the key under which the cache keeps first phases of training."""
 
 Rule = Literal["uniform", "normal", "kept"]
-"""How a bare parameter starts when the recipe's `initial.weights` is null: in U(-b, b) with b = 1 / sqrt(length of the
-last axis), as N(0, 1), or (always) with the value that it was made with."""
+"""How a bare parameter starts if the recipe's `initial.weights` is null: uniform in (-b, b) with b = 1 / sqrt(length of
+its last axis), or standard normal; "kept" always keeps the value that it was made with."""
 
 _MARK = "_declared_start_value"
 
@@ -55,7 +55,7 @@ def declared(name: str, thing: Thing, rule: Rule | None = None) -> Thing:
     Args:
         name: says what it is for, and stays when attributes are renamed.
         thing: the module or parameter.
-        rule: for a bare parameter, how it starts; for a module, "kept" if all its weights are loaded from elsewhere.
+        rule: for a bare parameter, how it starts; for a module, "kept" if all its weights come from elsewhere.
     """
     setattr(thing, _MARK, _Declared(name, rule))
     return thing
