@@ -49,7 +49,7 @@ VARIANTS = {
     "vae, Transformer decoder": {"decoder": ATTENTIVE, "pooling.kind": "mean"},
     "transformer-vae": {},
     "transformer-vae, start": {"pooling.kind": "start"},
-    "transformer-vae, sum": {"pooling.kind": "sum"},
+    "transformer-vae, sum": {"pooling.kind": "sum", "initial.weights": 0.1},  # sums are large: densities too, else
     "transformer-vae, attention to the states": {"pooling.kind": "attention"},
     "transformer-vae, normalised before": {"encoder.norm": "before", "decoder.norm": "before"},
     "transformer-vae, output of its own": {"decoder.tie_output": False, "share_embeddings": False},

@@ -212,8 +212,9 @@ def test_free_bits_on_sentences_need_a_closed_kl_and_those_on_the_batch_do_not(s
 
 BATCH_TERMS = {
     "free bits per dimension": ("vae", {"objective.free_bits": {"target": 1.0, "on": "batch"}}),
-    "free bits in total": ("vae", {"objective.free_bits": {"target": 1.5, "on": "batch", "per": "total"}}),
-    "free bits in total, not reached": ("vae", {"objective.free_bits": {"target": 1.7, "on": "batch", "per": "total"}}),
+    # the whole batch has a KL of 0.87, and three pieces have 0.81, 0.97 and 0.84
+    "free bits in total": ("vae", {"objective.free_bits": {"target": 0.85, "on": "batch", "per": "total"}}),
+    "free bits in total, not reached": ("vae", {"objective.free_bits": {"target": 0.9, "on": "batch", "per": "total"}}),
     "free bits of gates and codes": ("hsvae", {"objective.free_bits": {"target": 1.0, "on": "batch"}}),
     "two gates and three codes each": (
         "hsvae",

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from textspace.config.parts import Layers as LayersConfig
 from textspace.noise import Noise
+from textspace.start_values import declared
 
 __all__ = ["Attention", "Drop", "Layer", "Memory", "OneVector", "Positions", "dropper"]
 
@@ -71,9 +72,9 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, read: int | None = None) -> None:
         super().__init__()
         self.heads = heads
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(read or width, 2 * width)
-        self.output = nn.Linear(width, width)
+        self.query = declared("query", nn.Linear(width, width))
+        self.key_value = declared("key and value", nn.Linear(read or width, 2 * width))
+        self.output = declared("output", nn.Linear(width, width))
 
     def memory(self, read_NUR: Tensor, mask_NU: Tensor | None = None) -> Memory:
         """Keys and values; positions where the mask is False will never be read."""
@@ -102,7 +103,7 @@ class OneVector(nn.Module):
 
     def __init__(self, width: int, read: int) -> None:
         super().__init__()
-        self.value = nn.Linear(read, width)
+        self.value = declared("value", nn.Linear(read, width))
 
     def memory(self, read_NR: Tensor) -> Memory:
         return (self.value(read_NR)[:, None],)
@@ -121,12 +122,15 @@ class Layer(nn.Module):
     def __init__(self, config: LayersConfig, code: Attention | OneVector | None = None) -> None:
         super().__init__()
         self.before = config.norm == "before"
-        self.own = Attention(config.hidden, config.heads)
-        self.code = code
+        self.own = declared("attention", Attention(config.hidden, config.heads))
+        self.code = code if code is None else declared("code", code)
         self.feed = nn.Sequential(
-            nn.Linear(config.hidden, config.feed_forward), nn.ReLU(), nn.Linear(config.feed_forward, config.hidden)
+            declared("feed in", nn.Linear(config.hidden, config.feed_forward)),
+            nn.ReLU(),
+            declared("feed out", nn.Linear(config.feed_forward, config.hidden)),
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(config.hidden) for _ in range(3 if isinstance(code, Attention) else 2))
+        normed = ("attention", "code", "feed") if isinstance(code, Attention) else ("attention", "feed")
+        self.norms = nn.ModuleList(declared(f"{part} norm", nn.LayerNorm(config.hidden)) for part in normed)
 
     def forward(
         self,

@@ -15,6 +15,7 @@ from textspace.config import TransformerDecoder as TransformerDecoderConfig
 from textspace.data.tokenizers import END, FIRST_PREDICTED, START, UNKNOWN
 from textspace.noise import Noise
 from textspace.recurrence import run_layer, states
+from textspace.start_values import declared
 from textspace.token_losses import even_words, is_lean, log_probabilities
 from textspace.types import PaddedCodes, View
 
@@ -45,14 +46,15 @@ class _TokenDecoder(nn.Module):
         super().__init__()
         self.config = config
         self.dim = dim
-        self.embedding = nn.Embedding(vocabulary, config.embedding)
+        self.embedding = declared("embedding", nn.Embedding(vocabulary, config.embedding))
         predicted = vocabulary - FIRST_PREDICTED
-        self.output = None if config.tie_output else nn.Parameter(torch.empty(predicted, config.hidden))
-        self.output_bias = nn.Parameter(torch.empty(predicted)) if config.output_bias else None
+        self.output = None if config.tie_output else _bare("output weight", predicted, config.hidden)
+        self.output_bias = _bare("output bias", predicted) if config.output_bias else None
         self.to_embedding: nn.Linear | None = None
         """From a state to as many numbers as an embedding has, where the output's weights are embeddings."""
         if config.tie_output and config.hidden != config.embedding:
-            self.to_embedding = nn.Linear(config.hidden, config.embedding, bias=False)
+            to_embedding = nn.Linear(config.hidden, config.embedding, bias=False)
+            self.to_embedding = declared("to embedding", to_embedding)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Entry i belongs to token id i + FIRST_PREDICTED."""
@@ -99,6 +101,11 @@ class _TokenDecoder(nn.Module):
         return ids_BT.where(keep_BT | (ids_BT == START), UNKNOWN)
 
 
+def _bare(name: str, *shape: int) -> nn.Parameter:
+    """Weights of no module, whose start values the model draws."""
+    return declared(name, nn.Parameter(torch.empty(*shape)), "uniform")
+
+
 def _targets(ids: Tensor) -> Tensor:
     """As numbers of logits; padding gets any."""
     return (ids - FIRST_PREDICTED).clamp(min=0)
@@ -120,13 +127,18 @@ class RecurrentDecoder(_TokenDecoder):
         super().__init__(config, vocabulary, dim)
         kind = {"lstm": nn.LSTM, "gru": nn.GRU}[config.kind]
         together = 1 if config.skip else config.layers  # layers with an input of their own cannot run as one
-        self.recurrent = kind(config.embedding + (dim or 0), config.hidden, together, batch_first=True)
+        recurrent = kind(config.embedding + (dim or 0), config.hidden, together, batch_first=True)
+        self.recurrent = declared("recurrent", recurrent)
         self.further = nn.ModuleList(
-            kind(config.hidden + (dim or 0), config.hidden, batch_first=True) for _ in range(config.layers - together)
+            declared(f"layer {index}", kind(config.hidden + (dim or 0), config.hidden, batch_first=True))
+            for index in range(together, config.layers)
         )
-        self.first_state = nn.Linear(dim, config.layers * config.hidden) if dim is not None else None
-        predicted = vocabulary - FIRST_PREDICTED
-        self.output_skip = nn.Parameter(torch.empty(predicted, dim)) if config.skip and dim is not None else None
+        self.first_state: nn.Linear | None = None
+        self.output_skip: nn.Parameter | None = None
+        if dim is not None:
+            self.first_state = declared("first state", nn.Linear(dim, config.layers * config.hidden))
+            if config.skip:
+                self.output_skip = _bare("output skip", vocabulary - FIRST_PREDICTED, dim)
 
     def forward(self, z_SBZ: Tensor | None, view: View, noise: Noise, *, has_end: bool = True) -> Tensor:
         """log p(x_t | x_<t, z) of the tokens after the start token, (S, B, T - 1); meaningless at padding.
@@ -241,8 +253,10 @@ class TransformerDecoder(_TokenDecoder):
         super().__init__(config, vocabulary, dim)
         self.of_tokens = of_tokens
         self.positions = Positions(config.hidden)
-        self.layers = nn.ModuleList(Layer(config, self._reader()) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.hidden) if config.norm == "before" else nn.Identity()
+        self.layers = nn.ModuleList(
+            declared(f"layer {index}", Layer(config, self._reader())) for index in range(config.layers)
+        )
+        self.norm = declared("norm", nn.LayerNorm(config.hidden)) if config.norm == "before" else nn.Identity()
 
     def _reader(self) -> Attention | OneVector | None:
         """Of a code, for one layer."""

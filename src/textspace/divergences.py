@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from textspace.config import DualFunction as DualFunctionConfig
 from textspace.networks import perceptron
+from textspace.start_values import declared
 
 __all__ = ["DualFunction", "dual_kl", "mmd"]
 
@@ -52,7 +53,7 @@ class DualFunction(nn.Module):
 
     def __init__(self, config: DualFunctionConfig, features: int, dim: int) -> None:
         super().__init__()
-        self.network = perceptron(features + dim, config.hidden, config.layers, 1)
+        self.network = declared("network", perceptron(features + dim, config.hidden, config.layers, 1))
         self.takes_features = features > 0
 
     def forward(self, features_BH: Tensor, z_SBZ: Tensor) -> Tensor:

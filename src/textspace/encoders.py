@@ -18,6 +18,7 @@ from textspace.data.tokenizers import END, PAD, START, UNKNOWN
 from textspace.noise import Noise
 from textspace.pretrained import EncoderFiles, network_with_weights
 from textspace.recurrence import run_layer
+from textspace.start_values import declared
 from textspace.types import View
 
 __all__ = ["Encoder", "PretrainedEncoder", "RecurrentEncoder", "States", "TransformerEncoder", "build_encoder"]
@@ -41,14 +42,15 @@ class RecurrentEncoder(nn.Module):
     def __init__(self, config: RecurrentEncoderConfig, vocabulary: int) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(vocabulary, config.embedding)
-        self.recurrent = {"lstm": nn.LSTM, "gru": nn.GRU}[config.kind](
+        self.embedding = declared("embedding", nn.Embedding(vocabulary, config.embedding))
+        recurrent = {"lstm": nn.LSTM, "gru": nn.GRU}[config.kind](
             config.embedding,
             config.hidden,
             config.layers,
             batch_first=True,
             bidirectional=config.bidirectional,
         )
+        self.recurrent = declared("recurrent", recurrent)
 
     @property
     def size(self) -> int:
@@ -115,10 +117,10 @@ class TransformerEncoder(nn.Module):
         self.config = config
         self.size = config.hidden
         """Units of a state."""
-        self.embedding = nn.Embedding(vocabulary, config.hidden)
+        self.embedding = declared("embedding", nn.Embedding(vocabulary, config.hidden))
         self.positions = Positions(config.hidden)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.norm = nn.LayerNorm(config.hidden) if config.norm == "before" else nn.Identity()
+        self.layers = nn.ModuleList(declared(f"layer {index}", Layer(config)) for index in range(config.layers))
+        self.norm = declared("norm", nn.LayerNorm(config.hidden)) if config.norm == "before" else nn.Identity()
 
     def forward(self, view: View, noise: Noise | None = None) -> States:
         """The states of sentences; training needs the noise, of dropout and of words that become unknown."""
@@ -148,7 +150,8 @@ class PretrainedEncoder(nn.Module):
         on_meta = torch.empty(0).device.type == "meta"  # where only shapes are asked for
         if files is None and on_meta:
             files = EncoderFiles.fetch(config)
-        self.network = network_with_weights(config) if files is None else files.network()
+        network = network_with_weights(config) if files is None else files.network()
+        self.network = declared("network", network, "kept")
         self.size: int = self.network.config.hidden_size
         """Units of a state."""
         if config.frozen:

@@ -235,7 +235,8 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
         tokenizer = load_tokenizer(folder, recipe)
         tensors, digest = checkpoints.read_tensors_with_digest(folder / WEIGHTS)
         with torch.device("meta"), _Undrawn():  # so that one of another size is noticed before it takes all memory
-            checkpoints.load_weights(Model(recipe, len(tokenizer), tokenizer.encoder), tensors, str(folder))
+            model = Model(recipe, len(tokenizer), tokenizer.encoder, with_start_values=False)
+            checkpoints.load_weights(model, tensors, str(folder))
         damaged = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         told = str(error).partition("\n")[0]
@@ -244,7 +245,7 @@ def load(folder: Path | str, device: str = "cpu") -> Saved:
         raise TextspaceError(f"the weights in {folder} are damaged: {damaged[0]!r} holds a number that is not finite")
     record = _record(folder)
     check_digests(folder, record, {WEIGHTS: digest})
-    model = Model(recipe, len(tokenizer), tokenizer.encoder)
+    model = Model(recipe, len(tokenizer), tokenizer.encoder, with_start_values=False)
     checkpoints.load_weights(model, tensors, str(folder))
     return Saved(recipe, tokenizer, model.to(device).eval(), _without_digests(record))
 

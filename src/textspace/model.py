@@ -6,44 +6,51 @@ sentence --encoder--> states --pooling--> features --posterior--> q(z | x) --dra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from textspace.config import DualKlObjective, Initial, Recipe
+from textspace.config import DualKlObjective, Recipe
 from textspace.decoders import build_decoder
 from textspace.distributions import SpikeAndSlab, centre, draw, moments
 from textspace.divergences import DualFunction
 from textspace.encoders import PretrainedEncoder, build_encoder
-from textspace.noise import Noise, seed_of
+from textspace.noise import Noise
 from textspace.pooling import POOLINGS
 from textspace.posteriors import POSTERIORS
 from textspace.pretrained import EncoderFiles
 from textspace.priors import PRIORS
+from textspace.start_values import draw_start_values
 from textspace.types import Batch, Pass, Site, View
 
 __all__ = ["Model"]
 
 
 class Model(nn.Module):
-    """A recipe made flesh. Weights start from the recipe's seed, whatever was drawn before.
+    """The network that a recipe describes. Its start values are keyed by the recipe's seed and their names alone.
 
     Args:
         recipe: which parts, and with what numbers.
         vocabulary: number of tokens, the special ones included.
         encoder_files: of a pretrained encoder whose weights will be filled in; by default it starts as the model that
             the recipe names.
+        with_start_values: without them the weights mean nothing until they are filled in.
     """
 
-    def __init__(self, recipe: Recipe, vocabulary: int, encoder_files: EncoderFiles | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        vocabulary: int,
+        encoder_files: EncoderFiles | None = None,
+        *,
+        with_start_values: bool = True,
+    ) -> None:
         super().__init__()
         self.recipe = recipe
         self.vocabulary = vocabulary
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_of(recipe.training.seed, "initial weights"))
+        with torch.random.fork_rng(devices=[]):  # modules of PyTorch draw when they are made
             self.encoder = self.pooling = self.posterior = self.prior = self.dual = None
             if recipe.encoder and recipe.pooling and recipe.posterior and recipe.prior:
                 self.encoder = build_encoder(recipe.encoder, vocabulary, encoder_files)
@@ -57,7 +64,19 @@ class Model(nn.Module):
             self.decoder = build_decoder(recipe.decoder, vocabulary, dim, recipe.is_token_level)
             if recipe.share_embeddings and self.encoder is not None and not isinstance(self.encoder, PretrainedEncoder):
                 self.decoder.embedding = self.encoder.embedding
-            _initialise(self, recipe.initial)
+        if with_start_values:
+            draw_start_values(self.parts_by_role(), recipe.training.seed, recipe.initial)
+
+    def parts_by_role(self) -> dict[str, nn.Module | None]:
+        """The parts, those that share their weights with later ones first; roles are keys of start values."""
+        return {
+            "encoder": self.encoder,
+            "pooling": self.pooling,
+            "posterior": self.posterior,
+            "prior": self.prior,
+            "dual": self.dual,
+            "decoder": self.decoder,
+        }
 
     @property
     def is_token_level(self) -> bool:
@@ -165,21 +184,3 @@ class Model(nn.Module):
             part = name.split(".")[0] + ("" if parameter.requires_grad else " (frozen)")
             counts[part] = counts.get(part, 0) + parameter.numel()
         return counts
-
-
-def _initialise(model: Model, initial: Initial) -> None:
-    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    norms = {id(parameter) for m in model.modules() if isinstance(m, nn.LayerNorm) for parameter in m.parameters()}
-    for name, parameter in model.named_parameters():
-        if name.startswith("encoder.") and isinstance(model.encoder, PretrainedEncoder):
-            continue
-        if id(parameter) in norms or name == "prior.log_scale":
-            continue
-        if id(parameter) in embeddings:
-            if initial.embeddings is not None:
-                nn.init.uniform_(parameter, -initial.embeddings, initial.embeddings)
-        elif initial.weights is not None and not name.startswith("dual."):
-            nn.init.uniform_(parameter, -initial.weights, initial.weights)
-        elif name.startswith("decoder.output"):  # bare parameters: PyTorch has no rule of its own for them
-            bound = 1 / math.sqrt(parameter.shape[-1])
-            nn.init.uniform_(parameter, -bound, bound)

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from textspace.start_values import declared
+
 __all__ = ["evaluating", "perceptron"]
 
 
@@ -41,7 +43,7 @@ def perceptron(inputs: int, hidden: int, layers: int, outputs: int) -> nn.Sequen
     )
     """
     made: list[nn.Module] = []
-    for _ in range(layers):
-        made += [nn.Linear(inputs, hidden), nn.LeakyReLU()]
+    for index in range(layers):
+        made += [declared(f"hidden {index}", nn.Linear(inputs, hidden)), nn.LeakyReLU()]
         inputs = hidden
-    return nn.Sequential(*made, nn.Linear(inputs, outputs))
+    return nn.Sequential(*made, declared("output", nn.Linear(inputs, outputs)))

@@ -12,6 +12,7 @@ from textspace.config import AttentionPooling as AttentionPoolingConfig
 from textspace.config import NoPooling as NoPoolingConfig
 from textspace.config import SimplePooling as SimplePoolingConfig
 from textspace.encoders import States
+from textspace.start_values import declared
 
 __all__ = ["POOLINGS", "AttentionPooling", "NoPooling", "SimplePooling"]
 
@@ -61,8 +62,8 @@ class AttentionPooling(nn.Module):
     def __init__(self, config: AttentionPoolingConfig, size: int) -> None:
         super().__init__()
         hidden = config.hidden or size
-        self.project = nn.Linear(size, hidden)
-        self.score = nn.Linear(hidden, 1, bias=False)
+        self.project = declared("project", nn.Linear(size, hidden))
+        self.score = declared("score", nn.Linear(hidden, 1, bias=False))
 
     def forward(self, states: States) -> Tensor:
         score_BT = self.score(self.project(states.all_BTH).tanh()).squeeze(2)

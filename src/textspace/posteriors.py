@@ -21,6 +21,7 @@ from textspace.config import Latent
 from textspace.config import SpikeAndSlabPosterior as SpikeAndSlabPosteriorConfig
 from textspace.distributions import Delta, GateLogit, Implicit, SpikeAndSlab
 from textspace.networks import perceptron
+from textspace.start_values import declared
 
 __all__ = [
     "POSTERIORS",
@@ -45,8 +46,8 @@ class GaussianPosterior(nn.Module):
         super().__init__()
         self.features = features
         self.floor = config.log_variance_floor
-        self.mean = nn.Linear(features, latent.dim)
-        self.log_variance = nn.Linear(features, latent.dim)
+        self.mean = declared("mean", nn.Linear(features, latent.dim))
+        self.log_variance = declared("log variance", nn.Linear(features, latent.dim))
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Normal:
         features_BH = features_BH.to(self.mean.weight.dtype)
@@ -66,7 +67,7 @@ class DeltaPosterior(nn.Module):
     def __init__(self, config: DeltaPosteriorConfig, features: int, latent: Latent) -> None:
         super().__init__()
         self.features = features
-        self.mean = nn.Linear(features, latent.dim)
+        self.mean = declared("mean", nn.Linear(features, latent.dim))
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Delta:
         return Delta(self.mean(features_BH))
@@ -82,7 +83,8 @@ class ImplicitPosterior(nn.Module):
         super().__init__()
         self.features = features
         self.noise, self.dim = config.noise or latent.dim, latent.dim
-        self.network = perceptron(features + self.noise, config.hidden, config.layers, latent.dim)
+        network = perceptron(features + self.noise, config.hidden, config.layers, latent.dim)
+        self.network = declared("network", network)
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Implicit:
         def push(noise_SBE: Tensor) -> Tensor:
@@ -106,10 +108,11 @@ class SpikeAndSlabPosterior(nn.Module):
         self.config, self.features, self.spike = config, features, latent.spike
         beta = config.gates == "beta"
         self.distributions: dict[str, type[Distribution]] = ({"gate": GateLogit} if beta else {}) | {"z": SpikeAndSlab}
-        self.gates = perceptron(features, config.hidden, config.layers, latent.dim * (2 if beta else 1))
+        gates = perceptron(features, config.hidden, config.layers, latent.dim * (2 if beta else 1))
+        self.gates = declared("gates", gates)
         self.sees_gates = beta and config.slab_sees_gates
         seen = features + (latent.dim if self.sees_gates else 0)
-        self.slab = perceptron(seen, config.hidden, config.layers, 2 * latent.dim)
+        self.slab = declared("slab", perceptron(seen, config.hidden, config.layers, 2 * latent.dim))
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> GateLogit | SpikeAndSlab:
         if site == "gate":

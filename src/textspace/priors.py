@@ -17,6 +17,7 @@ from textspace.config import SpikeAndSlabPrior as SpikeAndSlabPriorConfig
 from textspace.config import StandardNormalPrior as StandardNormalPriorConfig
 from textspace.distributions import GateLogit, Mixture, SpikeAndSlab
 from textspace.posteriors import Posterior
+from textspace.start_values import declared
 
 __all__ = [
     "PRIORS",
@@ -69,7 +70,7 @@ class ScaledNormalPrior(_OfCodes):
     def __init__(self, config: ScaledNormalPriorConfig, latent: Latent, posterior: Posterior) -> None:
         super().__init__(latent)
         log_scale = torch.tensor(math.log(config.scale))
-        self.log_scale = nn.Parameter(log_scale) if config.learned else None
+        self.log_scale = declared("log scale", nn.Parameter(log_scale), "kept") if config.learned else None
         self.scale = config.scale
 
     def forward(self, site: str, earlier: dict[str, Tensor]) -> Normal:
@@ -122,7 +123,8 @@ class PseudoInputPrior(nn.Module):
 
     def __init__(self, config: PseudoInputPriorConfig, latent: Latent, posterior: Posterior) -> None:
         super().__init__()
-        self.features_KH = nn.Parameter(torch.empty(config.count, posterior.features))
+        features_KH = nn.Parameter(torch.empty(config.count, posterior.features))
+        self.features_KH = declared("features", features_KH, "normal")
         nn.init.normal_(self.features_KH)
         self._posterior = (posterior,)  # in a tuple, so that its weights are not counted as ours
 

@@ -17,7 +17,7 @@ from textspace.data.preparing import Prepared
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.recipes import RECIPES
-from textspace.train import checkpoints, updates
+from textspace.train import checkpoints, pretraining, updates
 from textspace.train.fit import train
 from textspace.train.loop import Interrupted, Trainer
 from textspace.train.pretraining import Pretrained, first_phase, pretrain
@@ -171,6 +171,16 @@ def test_a_first_phase_is_not_reused_where_its_weights_would_differ(trained, cac
     recipe = RECIPE.but({"training.epochs": 2, "training.steps": 3})
     trained(recipe, "first")
     assert not trained(recipe.but(changes), "other")["pretraining"]["reused"]
+    assert len(list((cache / "pretrained").iterdir())) == 2
+
+
+def test_a_first_phase_is_not_reused_where_start_values_were_drawn_otherwise(
+    trained, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = RECIPE.but({"training.steps": 3})
+    trained(recipe, "first")
+    monkeypatch.setattr(pretraining, "SCHEME", "in another way")
+    assert not trained(recipe, "other")["pretraining"]["reused"]
     assert len(list((cache / "pretrained").iterdir())) == 2
 
 

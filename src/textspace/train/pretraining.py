@@ -20,6 +20,7 @@ from textspace.config import PretrainedEncoder, Recipe
 from textspace.data.batching import Mixing
 from textspace.model import Model
 from textspace.posteriors import POSTERIORS
+from textspace.start_values import SCHEME
 from textspace.train import checkpoints
 from textspace.train.loop import Trained, Trainer
 from textspace.train.processes import Processes
@@ -92,7 +93,7 @@ def pretrain(
         {"training.epochs": phase.training.epochs, "training.steps": phase.training.steps}
     )
     model = Model(phase, vocabulary)
-    facts = [named.model_dump(mode="json"), data, vocabulary, mixing]
+    facts = [named.model_dump(mode="json"), data, vocabulary, mixing, f"start values {SCHEME}"]
     if isinstance(recipe.encoder, PretrainedEncoder):  # whose name does not say what it has learnt
         facts.append(checkpoints.digest(model))
     known = as_first_written(json.dumps(facts))
