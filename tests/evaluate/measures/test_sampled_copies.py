@@ -43,6 +43,7 @@ def test_perfect_copies_are_perfect_where_the_end_matches_and_lack_it_where_it_n
         assert value(found, f"{key}_paper") == pytest.approx(1)
         assert value(found, f"{key}_public") == pytest.approx((LENGTHS_N / (LENGTHS_N + 1)).mean())
     assert 0 < value(found, "bleu1_other_public") < value(found, "bleu1_other_paper") < 1
+    assert max(found.per_sentence["bleu1_other_public"]) < 1  # of no sentence it is the sentence itself
     estimate = found.estimates["bleu1_public"]
     assert "the end is a token that never matches" in estimate.name
     assert estimate.stderr == pytest.approx((LENGTHS_N / (LENGTHS_N + 1)).std(ddof=1) / np.sqrt(len(TEXTS)))
@@ -71,6 +72,12 @@ def test_an_autoencoder_has_points_for_samples(tiny) -> None:
     recipe = small(RECIPES["vae"]).but({"posterior.kind": "delta", "objective.kind": "reconstruction"})
     found = sampled_copies(subject_on(untrained(recipe, tiny.tokenizer), TEXTS))
     assert found.estimates["bleu1_paper"].settings["code"] == "mean"
+
+
+def test_one_sentence_has_no_other(space: Space) -> None:
+    found = sampled_copies(subject_on(space, TEXTS[:1]))
+    assert len(found.tables["sampled_copies"].rows) == 2
+    assert "bleu1_other_public" not in found.estimates
 
 
 def test_decoding_says_which_sentences_ended(space: Space) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textspace.evaluate.measure import Cells, Findings, Measure, Subject, Table
+from textspace.evaluate.measures.pairwise import partners
 from textspace.evaluate.measures.reconstruction import originals_of, shown
 from textspace.evaluate.statistics import OVER_SENTENCES, standard_error
 from textspace.evaluate.text_metrics import sentence_bleu1_with_end
@@ -43,13 +44,14 @@ def sampled_copies(subject: Subject) -> Findings:
         seed=seed_of(subject.seed, "sampled words"),
     )
     count = len(originals.texts)
-    others = np.roll(np.random.default_rng(seed_of(subject.seed, "other originals")).permutation(count), 1)
     every = np.ones(count, bool)
     copies: dict[str, tuple[str, list[str], NDArray[np.bool_]]] = {
         "bleu1": (f"sampled words from posterior {kind}s", made, ended_N),
         "bleu1_perfect": ("perfect copies, the most to be had", originals.texts, every),
-        "bleu1_other": ("other test sentences in place of copies", [originals.texts[row] for row in others], every),
     }
+    for other_N in partners(count, 1, np.random.default_rng(seed_of(subject.seed, "other originals"))):
+        others = [originals.texts[row] for row in other_N]
+        copies["bleu1_other"] = ("other test sentences in place of copies", others, every)
     settings: Settings = {
         "decoding": "sampling, temperature 1",
         "code": kind,
