@@ -110,8 +110,8 @@ def sentence_bleu1_with_end(
             writes padding over the reference's, so that a perfect copy of n words scores n / (n + 1).
         most: tokens of a sentence and of a reference, its end included; what comes after them is dropped.
 
-    >>> [sentence_bleu1_with_end(["a b c"], [True], ["a b c"], end).item() for end in ("matches", "never")]
-    [1.0, 0.75]
+    >>> [round(sentence_bleu1_with_end(["a b"], [True], ["a b"], end).item(), 3) for end in ("matches", "never")]
+    [1.0, 0.667]
     """
     of_original = SPECIALS[END if end == "matches" else PAD]
     ends = (SPECIALS[END] if has_ended else "" for has_ended in ended)

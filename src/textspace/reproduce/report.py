@@ -250,7 +250,7 @@ def _value(run: Mapping[str, Any], column: Column) -> tuple[float, float | None]
 
     >>> value, error = _value({"measures": {"melbo": {"melbo": [98.35, 2.0]}}}, Column("melbo.melbo@22.70", "PPL"))
     >>> round(value, 2), round(error, 2)  # exp(98.35 / 22.70), and that times 2.0 / 22.70
-    (76.15, 6.71)
+    (76.14, 6.71)
     """
     for key in filter(None, (column.key, column.otherwise)):
         path, _, tokens = key.partition("@")
