@@ -149,7 +149,7 @@ def _add(
     }
     by = "nearest-neighbour" if is_ours else "third-neighbour (maximum norm, as in SentenceMIM's public code)"
     text = f"{by} entropy of codes (posterior {kind}), nats"
-    of_normal = f"the same estimator on {found.points:,} draws of N(0, I)"
+    of_normal = f"the same {'' if is_ours else 'third-neighbour '}estimator on {found.points:,} draws of N(0, I)"
     error = None if found.stderr is None or anchor_error is None else math.hypot(found.stderr, anchor_error)
     over_draws = f"standard error over the points of {repeats} draws, jackknife"
     over_both = "standard error over sentences and the points of draws, jackknife"
