@@ -62,8 +62,20 @@ def warm_up(epochs: int, start: float = 0.0) -> str:
 
 
 def cycles(epochs: int) -> str:
-    """Four in so many epochs."""
+    """Four in so many epochs, from 0 to 1 in half of each: the general form of cyclic annealing."""
     return f'objective.kl_weight={{"kind":"cyclic","cycles":4,"rising":0.5,"over":{epochs},"unit":"epochs"}}'
+
+
+def published_cycles(epochs: int) -> str:
+    """Four in so many epochs, each as the recipes have them in ten."""
+    return (
+        f'objective.kl_weight={{"kind":"cyclic","start":0.1,"cycles":4,"rising":0.45,"over":{epochs},"unit":"epochs"}}'
+    )
+
+
+def falling_in_cycles(epochs: int) -> str:
+    """The rate of `vae-cyclic`, in so many epochs."""
+    return f'training.optimizer.schedule={{"kind":"cosine","cycles":4,"stairs":10,"over":{epochs},"unit":"epochs"}}'
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,7 @@ class Piece:
         )
 
 
-PTB, COMBINED, MIM = "ptb-remedies_60_epochs", "ptb-combinations_30_epochs", "ptb-mim_40_epochs"
+PTB, COMBINED, MIM = "ptb-remedies_60_epochs", "ptb-combinations_30_epochs", "ptb-mim_200_epochs"
 YAHOO, POOLING = "yahoo-remedies_14_epochs", "yahoo-pooling_14_epochs"
 LONG_YAHOO, LONG_YELP = "yahoo-pooling_42_epochs", "yelp-pooling_42_epochs"
 YELP, YELP_COMBINED = "yelp-few-labels_12_epochs", "yelp-combinations_10_epochs"
@@ -153,7 +165,9 @@ PIECES = [
         60,
     ),
     Piece(PTB, "ae", 50),
-    Piece(PTB, "vae-cyclic vae-cyclic-sgd", 40),
+    Piece(PTB, "vae-cyclic", 40, SHORT[:1]),
+    Piece(PTB, "vae-cyclic-sgd", 40),
+    Piece(PTB, "lstm-lm-public-code", 100, SHORT[:1]),
     Piece(COMBINED, "one-embedding one-embedding-6 one-embedding-256-6 layers-512-6", 30, (*SHORT, first_phase(24))),
     Piece(COMBINED, "one-embedding-lm", 30),
     Piece(YELP, "vae-aggressive", 12, (warm_up(4, 0.1), AT_MOST_TEN, *SHORT)),
@@ -171,7 +185,8 @@ PIECES = [
         to_the_end="vae-anneal vae-max-pool vae-abs-pool vae-mean-pool vae-cyclic-sgd lstm-lm",
         no_anneal=(AT_MOST_TEN,),
     ),
-    Piece(YAHOO, "vae-cyclic vae-cyclic-sgd", 14, (cycles(14), *SHORT)),
+    Piece(YAHOO, "vae-cyclic", 14, (published_cycles(14), falling_in_cycles(14), SHORT[0])),
+    Piece(YAHOO, "vae-cyclic-sgd", 14, (published_cycles(14), *SHORT)),
     Piece(
         YAHOO,
         "pretrain-free-bits-4 pretrain-free-bits-6 pretrain-free-bits-8 pretrain-free-bits-9",
@@ -184,7 +199,7 @@ PIECES = [
         "lstm-lm",
         14,
     ),
-    Piece(YELP, "vae-cyclic", 12, (cycles(12), *SHORT)),
+    Piece(YELP, "vae-cyclic", 12, (published_cycles(12), falling_in_cycles(12), SHORT[0])),
     Piece(YELP, "vae-anneal", 12, (warm_up(4), *SHORT)),
     Piece(YELP, "pretrain-free-bits-6", 10, (warm_up(4), first_phase(8), *SHORT)),
     Piece(YELP, "ae vae vae-free-bits-total-9", 12),
@@ -207,14 +222,15 @@ PIECES = [
     Piece(
         MIM,
         "smim-512 smim-128 smim-16 smim-ae-512 smim-ae-128 smim-ae-16 svae-512 svae-128 svae-16 "
-        "smim-pretrain-512 smim-pretrain-128 smim-pretrain-16 svae-anneal-16 smim-as-written-512",
-        40,
+        "smim-pretrain-512 smim-pretrain-128 smim-pretrain-16 svae-anneal-16 smim-as-written-512 "
+        "smim-printed-rule-512 svae-printed-rule-16 svae-anneal-printed-rule-16",
+        200,
         SHORT[:1],
     ),
     Piece(CAPTIONS, "vae-aggressive", 10, (warm_up(4, 0.1), AT_MOST_TEN, *SHORT)),
     Piece(CAPTIONS, "pretrain-free-bits-4", 10, (warm_up(4), first_phase(8), *SHORT)),
     Piece(CAPTIONS, "vae-anneal", 10, (warm_up(4), *SHORT)),
-    Piece(CAPTIONS, "vae-cyclic", 10, (cycles(10), *SHORT)),
+    Piece(CAPTIONS, "vae-cyclic", 10, (published_cycles(10), falling_in_cycles(10), SHORT[0])),
     Piece(CAPTIONS, "ae vae vae-free-bits-total-7", 10),
     Piece(RANKING, "smim-512 smim-ae-512 smim-1024", 20, (SHORT[0], ADAM)),
     Piece(RANKING, "smim-1024-everything", 8, (SHORT[0], ADAM, 'training.batch={"sentences":64,"by_length":true}')),

@@ -338,6 +338,7 @@ LATER = [
     "encoder.word_dropout",
     "encoder.start_last",
     "training.plateau.from_last_decay",
+    "training.plateau.counted",
     "posterior.log_variance_floor",
     "latent.spike",
     "objective.gate_kl_weight",
@@ -421,6 +422,7 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert (objective.samples, objective.codes_per_gate) == (1, 1)
     assert recipe.training.average == "sentences"
     assert not recipe.training.plateau.from_last_decay
+    assert recipe.training.plateau.counted == "in_a_row"
     assert not recipe.is_token_level
 
 

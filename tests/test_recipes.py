@@ -15,7 +15,7 @@ from textspace.errors import TextspaceError
 from textspace.lengths import METRIC, Lengths
 from textspace.model import Model
 from textspace.recipes import RECIPES, sized
-from textspace.schedules import Progress, schedule
+from textspace.schedules import FINAL, Progress, schedule
 from textspace.space import Space
 from textspace.train.log import records
 
@@ -150,15 +150,25 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
     ("vae-cyclic", "vae"): {
         "objective.kl_weight": {
             "kind": "cyclic",
-            "start": 0.0,
+            "start": 0.1,
             "end": 1.0,
             "cycles": 4,
-            "rising": 0.5,
+            "rising": 0.45,
             "over": 40.0,
             "unit": "epochs",
         },
+        "initial.weights": 0.1,
         "training.epochs": 40,
         "training.plateau": None,
+        "training.optimizer.schedule": {
+            "kind": "cosine",
+            "start": 1.0,
+            "end": 0.0,
+            "cycles": 4,
+            "over": 40.0,
+            "stairs": 10,
+            "unit": "epochs",
+        },
         **ADAM,
     },
     ("vae-cyclic-sgd", "vae-anneal"): {
@@ -176,7 +186,7 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
         "training.plateau": None,
         "training.epochs": 20,
     },
-    ("svae-anneal", "svae"): {"objective.kl_weight": WARM_UP | {"over": 10_000.0, "unit": "steps"}},
+    ("svae-anneal", "svae"): {"objective.kl_weight.midpoint": 10_000.0},
     ("smim-ae", "svae"): {
         "posterior": {"kind": "delta"},
         "objective": {"kind": "reconstruction"},
@@ -299,7 +309,47 @@ def test_the_mutual_information_recipe_has_the_papers_settings() -> None:
     training = recipe.training
     assert (training.optimizer.kind, training.optimizer.lr, training.clip) == ("adam", 1e-3, 0.25)
     assert (training.batch.sentences, training.batch.by_length) == (20, False)
-    assert (training.plateau.factor, training.plateau.patience) == (0.25, 2)
+    plateau = training.plateau
+    assert (plateau.factor, plateau.patience, plateau.counted) == (0.25, 3, "over_the_run")
+    assert not plateau.reload_best
+    assert not plateau.from_last_decay
+    assert 1e-3 * 0.25**plateau.max_decays < 1e-8 < 1e-3 * 0.25 ** (plateau.max_decays - 1)
+    assert training.epochs == 200
+
+
+@pytest.mark.parametrize(("name", "midpoint"), [("svae", 0), ("svae-anneal", 10_000)])
+def test_the_kl_weight_of_svae_is_that_of_the_public_code(name: str, midpoint: int) -> None:
+    """1 / (1 + exp(-0.0025 (step - midpoint))), which is .99 where the exponent is -ln 99, 1,838 steps on."""
+    recipe = RECIPES[name]
+    weight = schedule(recipe.objective.kl_weight)
+    assert weight(Progress(midpoint, 0.0)) == pytest.approx(0.5)
+    assert weight(Progress(midpoint + 1_840, 0.0)) == pytest.approx(0.99, abs=1e-4)
+    for step in (0, 1, 400, 2_000, 10_001, 12_345):
+        truth = 1 / (1 + math.exp(-0.0025 * (step - midpoint)))
+        assert weight(Progress(step, 3.0, 0.5)) == pytest.approx(truth, rel=1e-9, abs=1e-12)
+    assert weight(FINAL) == 1.0  # as validations take it
+    assert recipe.training.criterion == "elbo"
+
+
+def test_cyclic_annealing_has_the_schedules_of_its_public_code() -> None:
+    """Of 50 batches an epoch: there 0.1 at the start of each cycle, and 1 / (5 x 50) more before each step, up to 1;
+    the rate of each epoch is 1e-3 (1 + cos(pi k / 10)) / 2, k from 0 to 9 in each cycle."""
+    recipe = RECIPES["vae-cyclic"]
+    weight, rate = schedule(recipe.objective.kl_weight), schedule(recipe.training.optimizer.schedule)
+    batches, beta = 50, 0.0
+    for step in range(40 * batches):
+        epoch, batch = divmod(step, batches)
+        beta = 0.1 if step % (10 * batches) == 0 else beta
+        now = Progress(step, epoch + batch / batches, step / (40 * batches))
+        assert weight(now) == pytest.approx(beta, abs=1e-9)  # ours is raised after the step, theirs before it
+        beta = min(1.0, beta + 1 / (5 * batches))
+        lr = 1e-3 * (1 + math.cos(math.pi * (epoch % 10) / 10)) / 2
+        assert recipe.training.optimizer.lr * rate(now) == pytest.approx(lr, rel=1e-9)
+    assert weight(Progress(0, 4.5 - 1 / batches)) < 1.0 == pytest.approx(weight(Progress(0, 4.5)))
+    assert (recipe.initial.weights, recipe.initial.embeddings) == (0.1, 0.1)
+    training = recipe.training
+    assert (training.epochs, training.plateau, training.clip, training.criterion) == (40, None, 5.0, "elbo")
+    assert (recipe.decoder.input_dropout, recipe.decoder.output_dropout) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize(

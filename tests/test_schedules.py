@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import small
 
-from textspace.config import Constant, Cyclic, InverseRoot, Linear, Logistic, Recipe
+from textspace.config import Constant, Cosine, Cyclic, InverseRoot, Linear, Logistic, Recipe
 from textspace.data.batching import make_batch
 from textspace.model import Model
 from textspace.noise import Noise
@@ -29,7 +29,7 @@ def at(unit: str, ticks: int) -> Progress:
 
 @dataclass(frozen=True)
 class Case:
-    config: Linear | Logistic | Cyclic | InverseRoot
+    config: Linear | Logistic | Cyclic | Cosine | InverseRoot
     """With times in ticks."""
     values: dict[int, float]
 
@@ -61,6 +61,24 @@ CASES = {
     "cyclic, quick": Case(
         Cyclic(cycles=3, rising=0.25, over=24),
         {0: 0.0, 1: 0.5, 2: 1.0, 7: 1.0, 8: 0.0, 9: 0.5, 16: 0.0, 23: 1.0, 24: 1.0},
+    ),
+    "cosine": Case(
+        Cosine(cycles=2, over=16),
+        {
+            0: 1.0,
+            2: 0.5 + 0.5 * math.sqrt(0.5),
+            4: 0.5,
+            6: 0.5 - 0.5 * math.sqrt(0.5),
+            8: 1.0,
+            12: 0.5,
+            16: 0.0,
+            99: 0.0,
+        },
+    ),
+    "cosine, rising": Case(Cosine(start=0.5, end=1.5, over=8), {0: 0.5, 4: 1.0, 8: 1.5, 9: 1.5}),
+    "cosine, in stairs": Case(
+        Cosine(cycles=2, over=24, stairs=3),  # cosines of 0, 60 and 120 degrees
+        {0: 1.0, 1: 1.0, 3: 1.0, 4: 0.75, 7: 0.75, 8: 0.25, 11: 0.25, 12: 1.0, 16: 0.75, 23: 0.25, 24: 0.0},
     ),
     "inverse root": Case(
         InverseRoot(over=4),
@@ -114,11 +132,20 @@ def test_ten_cycles_of_a_run_restart_on_their_very_steps() -> None:
     np.testing.assert_allclose(values, [min(step % 100 / 50, 1.0) for step in range(1000)], atol=1e-9)
 
 
+def test_stairs_of_a_run_change_on_their_very_steps() -> None:
+    """As cycles do: 0.3 of a run, say, is a little less than three times 0.1."""
+    value = schedule(Cosine(cycles=2, over=1, stairs=5, unit="run"))
+    values = [value(Progress(step, 0.0, step / 1000)) for step in range(1000)]
+    truth = [0.5 + 0.5 * math.cos(math.pi * (step % 500 // 100) / 5) for step in range(1000)]
+    np.testing.assert_allclose(values, truth, atol=1e-12)
+
+
 KINDS = {
     "constant": (["value=0.125"], Constant(value=0.125), 0.125),
     "linear": (["end=0.5", "over=4", "unit=steps"], Linear(end=0.5, over=4, unit="steps"), 0.375),
     "logistic": (["midpoint=3", "end=0.25"], Logistic(midpoint=3, end=0.25), 0.125),
     "cyclic": (["cycles=2", "over=10"], Cyclic(cycles=2, over=10), 1.0),
+    "cosine": (["over=6", "stairs=2"], Cosine(over=6, stairs=2), 0.5),
     "inverse-root": (["over=0.125", "unit=run"], InverseRoot(over=0.125, unit="run"), 0.5),
 }
 NOW = Progress(step=3, epoch=3.0, run=0.5)

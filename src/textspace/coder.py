@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from torch import Tensor
 
 from textspace.checks import seed_number, whole_number
 from textspace.encoding import TextEncoder, Texts
 from textspace.errors import TextspaceError
-from textspace.generate import Greedy, Method, Sampling, generate
+from textspace.generate import Generated, Greedy, Method, Sampling, generate
 from textspace.inputs import SparseRows, Troubles, checked_codes, is_text
 from textspace.lengths import Lengths
 from textspace.noise import seed_of
@@ -68,6 +69,22 @@ class Coder(TextEncoder):
         texts = list(self._decode(codes_NZ, len(codes_NZ), how, batch_size, show_progress, seed))
         return texts[0] if one else texts
 
+    def decode_with_ends(
+        self,
+        codes: Any,
+        *,
+        method: Method | str | None = None,
+        batch_size: int | None = None,
+        show_progress: bool = False,
+        seed: int = 0,
+    ) -> tuple[list[str], NDArray[np.bool_]]:
+        """Sentences of several codes, as `decode` gives them, and which of them ended before `max_tokens` cut them."""
+        codes_NZ, _ = self._checked_codes(codes)
+        how = Greedy() if method is None else method
+        made = list(self._generate(codes_NZ, len(codes_NZ), how, batch_size, show_progress, seed_number(seed)))
+        texts = [self.tokenizer.decode(ids) for each in made for ids in each.ids]
+        return texts, np.concatenate([each.ended_N.numpy() for each in made]) if made else np.zeros(0, bool)
+
     def reconstruct(
         self,
         texts: Texts,
@@ -102,6 +119,20 @@ class Coder(TextEncoder):
         lengths_N: Tensor | None = None,
     ) -> Iterator[str]:
         """One sentence for each code, of a given length or not; a language model has no codes and makes `count`."""
+        for made in self._generate(codes_NZ, count, method, batch_size, show_progress, seed, lengths_N):
+            yield from (self.tokenizer.decode(ids) for ids in made.ids)
+
+    def _generate(
+        self,
+        codes_NZ: Tensor | SparseRows | TokenCodes | None,
+        count: int,
+        method: Method | str,
+        batch_size: int | None,
+        show_progress: bool,
+        seed: int,
+        lengths_N: Tensor | None = None,
+    ) -> Iterator[Generated]:
+        """The same as token ids, a batch at a time."""
         size = DECODED_AT_ONCE
         if batch_size is not None:
             size = whole_number(batch_size, 1, f"a batch cannot hold {batch_size!r} sentences")
@@ -110,8 +141,7 @@ class Coder(TextEncoder):
             rows_B = torch.arange(start, min(start + size, count), device=self.device)
             codes_BZ = None if codes_NZ is None else codes_NZ[start : start + size]
             lengths_B = None if lengths_N is None else lengths_N[start : start + size]
-            made = generate(self.model.decoder, codes_BZ, method, rows_N=rows_B, seed=seed, lengths_N=lengths_B)
-            yield from (self.tokenizer.decode(ids) for ids in made.ids)
+            yield generate(self.model.decoder, codes_BZ, method, rows_N=rows_B, seed=seed, lengths_N=lengths_B)
 
     def _checked_codes(self, codes: Any) -> tuple[Tensor | SparseRows | TokenCodes, bool]:
         """Codes as something whose slices are on the device, and whether it was one."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from textspace.config import Constant, Cyclic, InverseRoot, Linear, Logistic, Weight
+from textspace.config import Constant, Cosine, Cyclic, InverseRoot, Linear, Logistic, Weight
 
 __all__ = ["FINAL", "Progress", "Schedule", "schedule"]
 
@@ -38,6 +38,8 @@ def schedule(config: Weight) -> Schedule:
     0.5
     >>> schedule(Logistic(midpoint=1000, slope=0.01, unit="steps"))(Progress(step=1000, epoch=2.5))
     0.5
+    >>> schedule(Cosine(cycles=4, over=40))(Progress(step=7, epoch=15.0))
+    0.5
     >>> schedule(InverseRoot(over=0.1, unit="run"))(Progress(step=7, epoch=2.5, run=0.4))
     0.5
     >>> schedule(0.5)(Progress(step=7, epoch=2.5))
@@ -48,7 +50,7 @@ def schedule(config: Weight) -> Schedule:
     match config:
         case Constant():
             return lambda progress: config.value
-        case Linear() | Logistic() | Cyclic():
+        case Linear() | Logistic() | Cyclic() | Cosine():
             return lambda progress: config.start + _share(config, progress) * (config.end - config.start)
         case InverseRoot():
             return lambda progress: _risen_and_fallen(_time(config.unit, progress) / config.over)
@@ -64,7 +66,7 @@ def _risen_and_fallen(time: float) -> float:
     return time if time < 1 else 1 / math.sqrt(time)
 
 
-def _share(config: Linear | Logistic | Cyclic, progress: Progress) -> float:
+def _share(config: Linear | Logistic | Cyclic | Cosine, progress: Progress) -> float:
     """How much of the way from start to end is done."""
     time = _time(config.unit, progress)
     match config:
@@ -75,3 +77,13 @@ def _share(config: Linear | Logistic | Cyclic, progress: Progress) -> float:
         case Cyclic():
             cycles = time * config.cycles / config.over  # not time % (over / cycles), which rounding makes late
             return 1.0 if time >= config.over else min(cycles % 1 / config.rising, 1.0)
+        case Cosine():
+            return 1.0 if time >= config.over else 0.5 * (1 - math.cos(math.pi * _share_of_cycle(config, time)))
+
+
+def _share_of_cycle(config: Cosine, time: float) -> float:
+    """How much of the present cycle has passed: whole stairs only, where there are some."""
+    if config.stairs is None:
+        return time * config.cycles / config.over % 1
+    stair = math.floor(time * config.cycles * config.stairs / config.over + 1e-9)  # no stair late through rounding
+    return stair % config.stairs / config.stairs

@@ -43,6 +43,16 @@ KEPT_OTHERWISE = {
     f"{results}/{row}-seed0" for results in ("yahoo-pooling_14_epochs", "yelp-pooling_42_epochs") for row in IVAE
 }
 """Runs whose weights are not the last epoch's, as the recipes keep them now: they are listed to be run again."""
+CYCLIC = "vae-cyclic-seed0"
+TRAINED_OTHERWISE = {
+    *(f"{results}/{CYCLIC}" for results in ("yelp-few-labels_12_epochs", "captions-text_10_epochs")),
+    *(
+        f"{results}/{run}"
+        for results in ("ptb-remedies_60_epochs", "yahoo-remedies_14_epochs")
+        for run in (CYCLIC, "vae-cyclic-sgd-seed0")
+    ),
+}
+"""Runs of cyclic annealing before it had the schedules of its public code: they are listed to be run again too."""
 
 
 def test_the_settings_are_those_of_the_results_that_are_kept(corpora: Path) -> None:
@@ -55,7 +65,8 @@ def test_the_settings_are_those_of_the_results_that_are_kept(corpora: Path) -> N
         for name, run in found.runs.items() if found else ():
             if run["state"] == "done":
                 is_done = asked[name].is_done({**run, "text": asked[name].text})
-                assert is_done == (f"{results}/{name}" not in KEPT_OTHERWISE), f"{results}/{name}"
+                outdated = KEPT_OTHERWISE | TRAINED_OTHERWISE
+                assert is_done == (f"{results}/{name}" not in outdated), f"{results}/{name}"
 
 
 def test_what_is_missing_is_run_and_kept(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,6 +37,17 @@ def test_a_perfect_copiers_perplexity_is_that_of_the_size_of_the_set() -> None:
     copier = melbo([0.0] * 3761, [21] * 3761).estimates(tokens_per_sentence=22.70)
     assert copier["melbo_ppl_token"].value == pytest.approx(math.exp(math.log(3761) / 21))
     assert copier["melbo_ppl_given"].value == pytest.approx(math.exp(math.log(3761) / 22.70))
+    assert copier["melbo_ppl_given"].value == pytest.approx(1.44, abs=0.005)
+
+
+def test_the_published_perplexity_leaves_out_the_ends_loss_and_counts_the_end() -> None:
+    """Of 2, 5 and 8 words: 15 of them, and three ends."""
+    bound = melbo([10.0, 30.0, 50.0], [4, 10, 16])
+    found = bound.estimates()["melbo_ppl_word_end_counted"]
+    assert found.value == pytest.approx(math.exp((90 + 3 * math.log(3)) / 18))
+    assert "the divisor counts the end" in found.name
+    with_end = replace(bound, settings=SETTINGS | {"end_token": "included"})
+    assert "melbo_ppl_word_end_counted" not in with_end.estimates()  # whose counts have it already
 
 
 def test_by_hand() -> None:

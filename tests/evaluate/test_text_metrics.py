@@ -23,6 +23,7 @@ from textspace.evaluate.text_metrics import (
     score_reconstructions,
     self_bleu,
     sentence_bleu,
+    sentence_bleu1_with_end,
     unknown_share,
     word_edit_distance,
     word_matches,
@@ -80,6 +81,30 @@ def test_bleu_by_hand() -> None:
     assert corpus_bleu(["a b c d x", "u v w"], ["a b c d e", "f g h"], 1).score == pytest.approx(50)
     assert corpus_bleu(["x y"], ["a b"]).score == 0
     assert corpus_bleu([""], ["a b"], 1).score == 0
+
+
+@pytest.mark.parametrize(
+    ("made", "ended", "original", "matches", "never"),
+    [
+        ("a b c", True, "a b c", 1.0, 3 / 4),
+        ("a b", True, "a b c d", math.exp(1 - 5 / 3), 2 / 3 * math.exp(1 - 5 / 3)),  # 3 tokens for 5
+        ("a b", False, "a b c d", math.exp(1 - 5 / 2), math.exp(1 - 5 / 2)),  # which has no end to match
+        ("a x y b", True, "a b", 3 / 5, 2 / 5),
+        ("x", True, "a", 1 / 2, 0.0),
+        ("", True, "a", math.exp(1 - 2), 0.0),
+        ("", False, "a", 0.0, 0.0),
+    ],
+)
+def test_bleu_with_ends_by_hand(made: str, ended: bool, original: str, matches: float, never: float) -> None:
+    found = [sentence_bleu1_with_end([made], [ended], [original], end).item() for end in ("matches", "never")]
+    assert found == pytest.approx([matches, never])
+
+
+def test_bleu_with_ends_counts_no_more_tokens_than_it_may() -> None:
+    """Of four tokens: three words and the end, or four words without one."""
+    assert sentence_bleu1_with_end(["a b c d"], [True], ["a b c x"], "matches", most=4).item() == pytest.approx(3 / 4)
+    assert sentence_bleu1_with_end(["a b c"], [True], ["a b c x"], "matches", most=4).item() == pytest.approx(3 / 4)
+    assert sentence_bleu1_with_end(["a b c x"], [False], ["a b c x y"], "never", most=4).item() == pytest.approx(1)
 
 
 def test_sentence_bleu_is_sacrebleus_and_its_mean_is_not_corpus_bleu() -> None:

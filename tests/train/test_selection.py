@@ -1,6 +1,6 @@
 import pytest
 
-from textspace.config import PLATEAU_PRESETS, Training
+from textspace.config import PLATEAU_PRESETS, Plateau, Training
 from textspace.train.selection import Selection
 
 
@@ -47,6 +47,30 @@ def test_improvement_starts_the_count_anew() -> None:
     assert rules.decays == 0
     assert [v.improved for v in verdicts] == [True, False, True, False, True, False]
     assert rules.best == 3.0
+
+
+def test_stalls_are_counted_over_the_run_and_anew_after_each_decay() -> None:
+    """By hand: 6, 6 and 7 are no new best, though 4 and 3 lie between them; then 3, 9 and 5, though 2 lies there."""
+    values = [5.0, 6.0, 4.0, 6.0, 3.0, 7.0, 3.0, 2.0, 9.0, 5.0, 1.0, 8.0]
+    training = Training(plateau=Plateau(factor=0.25, patience=3, max_decays=3, counted="over_the_run"))
+    rules, decays = Selection(), []
+    for epoch, value in enumerate(values, start=1):
+        rules.judge(value, epoch, training)
+        decays.append(rules.decays)
+    assert decays == [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
+    assert rules.rate(training) == 0.25**2
+    in_a_row, _ = judged(Training(plateau=Plateau(factor=0.25, patience=3, max_decays=3)), values)
+    assert in_a_row.decays == 0
+
+
+def test_the_ninth_decay_of_a_quarter_ends_a_run_that_begins_at_a_thousandth() -> None:
+    training = Training(
+        optimizer={"lr": 1e-3}, plateau={"factor": 0.25, "patience": 3, "max_decays": 9, "counted": "over_the_run"}
+    )
+    rules, verdicts = judged(training, [5.0, *[6.0] * 27])
+    assert [verdict.stop for verdict in verdicts[:-1]] == [None] * 27
+    assert verdicts[-1].stop == "the learning rate was lowered 9 times"
+    assert 1e-3 * rules.rate(training) < 1e-8
 
 
 def test_a_criterion_that_is_not_a_number_is_no_improvement() -> None:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from textspace.config.base import Config, Count, NotNegative, Positive
 
-__all__ = ["Constant", "Cyclic", "InverseRoot", "Linear", "Logistic", "Weight"]
+__all__ = ["Constant", "Cosine", "Cyclic", "InverseRoot", "Linear", "Logistic", "Weight"]
 
 Unit = Literal["steps", "epochs", "run"]
 """What time is counted in; "run" is the share of the longest run that `training.epochs` and `training.steps` allow."""
@@ -34,8 +34,8 @@ class Logistic(Config):
     kind: Literal["logistic"] = "logistic"
     start: NotNegative = 0.0
     end: NotNegative = 1.0
-    midpoint: Positive = 5
-    """When half the way is done."""
+    midpoint: NotNegative = 5
+    """When half the way is done; at 0 the value starts halfway."""
     slope: Positive = 1.0
     """Steepness, per unit of time."""
     unit: Unit = "epochs"
@@ -64,6 +64,22 @@ class Cyclic(Config):
     unit: Unit = "epochs"
 
 
-ScheduleConfig = Annotated[Constant | Linear | Logistic | Cyclic | InverseRoot, Field(discriminator="kind")]
+class Cosine(Config):
+    """Go from start to end along half a cosine, and start over [Loshchilov and Hutter 2017]; after the last cycle the
+    value stays at end."""
+
+    kind: Literal["cosine"] = "cosine"
+    start: NotNegative = 1.0
+    end: NotNegative = 0.0
+    cycles: Count = 1
+    over: Positive = 40
+    """How long all cycles take together."""
+    stairs: Count | None = None
+    """Divide each cycle into this many equal parts and hold the value within each, at that of the part's start. Without
+    it the value changes at every training step."""
+    unit: Unit = "epochs"
+
+
+ScheduleConfig = Annotated[Constant | Linear | Logistic | Cyclic | Cosine | InverseRoot, Field(discriminator="kind")]
 Weight = NotNegative | ScheduleConfig
 """A number from 0, or a schedule for it."""

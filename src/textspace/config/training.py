@@ -51,11 +51,14 @@ class Plateau(Config):
 
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
     patience: Count = 2
-    """Decay after this many validations in a row without improvement."""
+    """Decay after this many validations without improvement; `counted` says which ones count."""
     max_decays: Count = 5
     """Training stops when the learning rate is lowered for the time of this number: with 1, at the first."""
     first_epoch: Annotated[Whole, Field(ge=0)] = 0
     """No decay before this many epochs have passed."""
+    counted: Literal["in_a_row", "over_the_run"] = "in_a_row"
+    """Which validations without improvement `patience` counts: those in a row, so that an improvement starts the count
+    again; or all since the start of the run. A decay starts the count again either way."""
     from_last_decay: bool = False
     """After a decay, compare with what the criterion was then, and not with the best so far."""
     reload_best: bool = False

@@ -3,6 +3,9 @@
 Equation 16 of Livne et al. 2020. With the aggregated posterior 1/N sum_j q(z|x_j) of the evaluated sentences as the
 prior, -log p(x_i) is at most -E_q(z|x_i) log p(x_i|z) + log N. What is spent on telling the N sentences apart is log N,
 whatever they say: a model that copies its input scores log N, and no sentence on its own has a MELBO.
+
+Its paper and public code leave the end's loss out of MELBO and count the end in the divisor of the perplexity: that is
+`melbo_ppl_word_end_counted` of a likelihood whose end is dropped. `melbo_ppl_word` then divides by words alone.
 """
 
 from __future__ import annotations
@@ -133,6 +136,9 @@ class Melbo:
         for per in ("word", "token"):
             name = f"perplexity per {per} from {melbo}"
             found[f"melbo_ppl_{per}"] = self._named(perplexity, name, self.melbo_N, self.counts_N[per])
+        if self.settings["end_token"] == "dropped":
+            name = f"perplexity per word from {melbo}; the divisor counts the end as a word, as in Livne et al. 2020"
+            found["melbo_ppl_word_end_counted"] = self._named(perplexity, name, self.melbo_N, self.counts_N["word"] + 1)
         if self.duplicates:
             name = f"MELBO with the entropy of the evaluated set, {self.entropy:.4f}, for log N ({self.words})"
             found["melbo_entropy"] = self._mean(name, self.reconstruction_N + self.entropy)

@@ -27,6 +27,7 @@ MODULES: dict[str, str] = {
     "melbo": LANGUAGE,
     "reconstruction": RECONSTRUCTION,
     "perturbed": RECONSTRUCTION,
+    "sampled_copies": RECONSTRUCTION,
     "noisy_input": RECONSTRUCTION,
     "geometry": GEOMETRY,
     "maps": GEOMETRY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from rapidfuzz.distance import Levenshtein
 from sacrebleu.metrics import BLEU
 
 from textspace.data.encoded import EncodedSplit
-from textspace.data.tokenizers import Tokenizer
+from textspace.data.tokenizers import END, PAD, SPECIALS, Tokenizer
 from textspace.errors import TextspaceError
 from textspace.evaluate.statistics import Ratio, jackknife_error
 from textspace.progress import track
@@ -30,6 +30,7 @@ __all__ = [
     "score_reconstructions",
     "self_bleu",
     "sentence_bleu",
+    "sentence_bleu1_with_end",
     "unknown_share",
     "word_edit_distance",
     "word_matches",
@@ -90,6 +91,33 @@ def sentence_bleu(made: Sequence[str], originals: Sequence[str], order: int = 1)
         for one, other in zip(made, originals, strict=True)
     ]
     return np.array(scores, np.float64)
+
+
+def sentence_bleu1_with_end(
+    made: Sequence[str],
+    ended: Sequence[bool] | NDArray[np.bool_],
+    originals: Sequence[str],
+    end: Literal["matches", "never"],
+    most: int = 100,
+) -> Floats:
+    """BLEU-1 of each sentence with its end as one more token, 0 to 1, as SentenceMIM counts it [Livne et al. 2020].
+
+    Args:
+        made: the sentences to judge.
+        ended: whether each came to its end, or was cut.
+        originals: the reference of each.
+        end: whether the end of a sentence matches that of its reference. It "never" does in the public code, which
+            writes padding over the reference's, so that a perfect copy of n words scores n / (n + 1).
+        most: tokens of a sentence and of a reference, its end included; what comes after them is dropped.
+
+    >>> [round(sentence_bleu1_with_end(["a b"], [True], ["a b"], end).item(), 3) for end in ("matches", "never")]
+    [1.0, 0.667]
+    """
+    of_original = SPECIALS[END if end == "matches" else PAD]
+    ends = (SPECIALS[END] if has_ended else "" for has_ended in ended)
+    with_ends = [" ".join([*text.split(), mark][:most]) for text, mark in zip(made, ends, strict=True)]
+    references = [" ".join([*text.split(), of_original][:most]) for text in originals]
+    return sentence_bleu(with_ends, references, 1) / 100
 
 
 def word_matches(made: Words, original: Words) -> int:

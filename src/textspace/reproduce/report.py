@@ -242,18 +242,31 @@ def _is_of_some(deviation: str, runs: Runs) -> bool:
 
 
 def _is_of_whole_sentences(column: Column) -> bool:
-    return column.key.rpartition(".")[2].startswith(OF_WHOLE_SENTENCES)
+    return column.key.partition("@")[0].rpartition(".")[2].startswith(OF_WHOLE_SENTENCES)
 
 
 def _value(run: Mapping[str, Any], column: Column) -> tuple[float, float | None] | None:
-    """A number of a run and its standard error over sentences."""
+    """A number of a run and its standard error over sentences.
+
+    >>> value, error = _value({"measures": {"melbo": {"melbo": [98.35, 2.0]}}}, Column("melbo.melbo@22.70", "PPL"))
+    >>> round(value, 2), round(error, 2)  # exp(98.35 / 22.70), and that times 2.0 / 22.70
+    (76.14, 6.71)
+    """
     for key in filter(None, (column.key, column.otherwise)):
-        measure, _, name = key.rpartition(".")
+        path, _, tokens = key.partition("@")
+        measure, _, name = path.rpartition(".")
         found = run.get("measures", {}).get(measure, {}) if measure else run.get("test", {})
         if name in found:
-            value, error = found[name]  # in files, what is not finite is its name
-            return float(value), None if error is None else float(error)
+            value, error = float(found[name][0]), found[name][1]  # in files, what is not finite is its name
+            error = None if error is None else float(error)
+            return _perplexity(value, error, float(tokens)) if tokens else (value, error)
     return None
+
+
+def _perplexity(nats: float, error: float | None, tokens: float) -> tuple[float, float | None]:
+    """Of nats a sentence, at so many tokens a sentence; its error to first order."""
+    value = math.inf if nats / tokens > 700 else math.exp(nats / tokens)
+    return value, None if error is None else value * error / tokens
 
 
 def _each_sentence(runs: list[Mapping[str, Any]], column: Column) -> Floats | None:

@@ -23,7 +23,8 @@ class Column:
     """A number of every row.
 
     Args:
-        key: of an estimate of the test split's likelihood and posteriors, such as "nll", or "measure.estimate".
+        key: of an estimate of the test split's likelihood and posteriors, such as "nll", or "measure.estimate"; of
+            nats a sentence "KEY@22.70" is the perplexity at so many tokens a sentence, whatever ours have.
         label: its heading.
         otherwise: the key that stands in for it where a space has no such number.
     """

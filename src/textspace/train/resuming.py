@@ -55,7 +55,7 @@ def as_first_written(recipe_json: str) -> str:
     renamed = recipe_json.replace('"precision": "float32"', '"precision": "fp32"')
     if '"kind": "mim"' in renamed:
         renamed = renamed.replace('"criterion": "objective"', '"criterion": "mim"')
-    there_was_no_choice = '"by_length": true|"start_last": false|"from_last_decay": false'
+    there_was_no_choice = '"by_length": true|"start_last": false|"from_last_decay": false|"counted": "in_a_row"'
     return re.sub(rf"\s*({there_was_no_choice}),", "", renamed)
 
 

@@ -135,7 +135,7 @@ class Selection:
     """What the criterion must fall below, or the rate decays: the best so far, or with `from_last_decay` what it was at
     the last decay."""
     since_decay: int = 0
-    """Validations without improvement on that, counted anew after each decay."""
+    """Validations without improvement on that since the last decay: in a row, or all of them (`Plateau.counted`)."""
     decays: int = 0
 
     def judge(self, value: float, epoch: int, training: Training) -> Verdict:
@@ -143,7 +143,9 @@ class Selection:
         plateau = training.plateau
         self.last = value
         if value < self.reference:
-            self.reference, self.since_decay = value, 0
+            self.reference = value
+            if plateau is None or plateau.counted == "in_a_row":
+                self.since_decay = 0
         else:
             self.since_decay += 1
         if value < self.best:

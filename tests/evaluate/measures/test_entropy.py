@@ -9,7 +9,7 @@ from helpers import small, tiny_sentences
 from small_subjects import collapse, subject_on, untrained, with_codes
 
 from textspace.evaluate.measure import Effort
-from textspace.evaluate.measures.entropy import code_entropy, nearest_neighbour_entropy
+from textspace.evaluate.measures.entropy import OURS, PUBLISHED, code_entropy, nearest_neighbour_entropy
 from textspace.recipes import RECIPES
 
 
@@ -31,6 +31,36 @@ def test_the_entropy_of_a_cube_and_of_four_points_by_hand(chance) -> None:
     assert nearest_neighbour_entropy(np.array([[0.0], [1.0], [3.0], [7.0]])).value == pytest.approx(truth)
 
 
+def test_the_published_estimator_by_hand() -> None:
+    """Third nearest distances of 0, 1, 3, 7, 15 are 7, 6, 4, 7, 14, and the unit ball of one dimension is 2 long."""
+    points_NZ = np.array([[0.0], [1.0], [3.0], [7.0], [15.0]])
+    truth = 1 / 3 + 1 / 4 + math.log(2) + np.log([7, 6, 4, 7, 14]).mean()  # digamma(5) - digamma(3) = 1/3 + 1/4
+    assert nearest_neighbour_entropy(points_NZ, PUBLISHED).value == pytest.approx(truth)
+    # with a second dimension that adds no distance by the maximum norm, each distance and the ball count twice
+    wide_NZ = np.hstack([points_NZ, 0.1 * points_NZ])
+    truth = 1 / 3 + 1 / 4 + 2 * math.log(2) + 2 * np.log([7, 6, 4, 7, 14]).mean()
+    assert nearest_neighbour_entropy(wide_NZ, PUBLISHED).value == pytest.approx(truth)
+    # equal points count each: of three and one more the third neighbours of all are at 5
+    equal_NZ = np.array([[0.0], [0.0], [0.0], [5.0]])
+    truth = 1 / 3 + math.log(2) + math.log(5)
+    assert nearest_neighbour_entropy(equal_NZ, PUBLISHED).value == pytest.approx(truth)
+    four_NZ = np.array([[0.0], [0.0], [0.0], [0.0], [5.0]])
+    truth = 1 / 3 + 1 / 4 + math.log(2) + (4 * math.log(1e-10) + math.log(5)) / 5
+    assert nearest_neighbour_entropy(four_NZ, PUBLISHED).value == pytest.approx(truth)
+    assert nearest_neighbour_entropy(points_NZ[:3], PUBLISHED) is None
+    assert nearest_neighbour_entropy(np.ones((20, 3)), PUBLISHED) is None
+
+
+@pytest.mark.parametrize(("dims", "published", "ours"), [(16, 23.4, 23.0), (128, 226.0, 204.0)])
+def test_both_estimators_say_of_normal_draws_what_is_known_of_them(dims: int, published: float, ours: float) -> None:
+    """As many draws as Penn Treebank has test sentences, but one; exact are 22.70 and 181.62."""
+    points_NZ = np.random.default_rng(0).normal(size=(3760, dims))
+    for estimator, known in ((PUBLISHED, published), (OURS, ours)):
+        found = nearest_neighbour_entropy(points_NZ, estimator)
+        assert found.value == pytest.approx(known, abs=0.05 + 4 * found.stderr)
+        assert found.stderr < 0.4
+
+
 @pytest.mark.parametrize("dims", [1, 3, 30, 200])
 def test_the_error_of_an_entropy_is_its_spread_or_a_little_more(chance, dims: int) -> None:
     """In many dimensions points share their neighbours: distances are not independent."""
@@ -41,9 +71,11 @@ def test_the_error_of_an_entropy_is_its_spread_or_a_little_more(chance, dims: in
 
 def test_the_error_of_an_entropy_is_that_of_leaving_out_each_point(chance) -> None:
     points_NZ = chance.normal(size=(12, 2))
-    without_N = [nearest_neighbour_entropy(np.delete(points_NZ, row, axis=0)).value for row in range(12)]
-    by_hand = math.sqrt(11 / 12 * ((np.array(without_N) - np.mean(without_N)) ** 2).sum())
-    assert nearest_neighbour_entropy(points_NZ).stderr == pytest.approx(by_hand)
+    for estimator in (OURS, PUBLISHED):
+        left = [nearest_neighbour_entropy(np.delete(points_NZ, row, axis=0), estimator).value for row in range(12)]
+        by_hand = math.sqrt(11 / 12 * ((np.array(left) - np.mean(left)) ** 2).sum())
+        assert nearest_neighbour_entropy(points_NZ, estimator).stderr == pytest.approx(by_hand)
+    assert nearest_neighbour_entropy(points_NZ[:4], PUBLISHED).stderr is None
     assert nearest_neighbour_entropy(points_NZ[:2]).stderr is None
 
 
@@ -98,8 +130,16 @@ def test_normal_codes_have_the_entropy_of_the_normal_draws_beside_them(autoencod
         "entropy_means_normal",
         "entropy_means_bias",
         "entropy_means_above_normal",
+        "entropy_k3_means",
+        "entropy_k3_means_normal",
+        "entropy_k3_means_bias",
+        "entropy_k3_means_above_normal",
         "entropy_normal_exact",
     ]
+    published = found["entropy_k3_means"]
+    assert published.value == nearest_neighbour_entropy(subject.test.means_NZ, PUBLISHED).value
+    assert (published.n, published.settings["duplicates"]) == (len(texts), 0)
+    assert "third neighbour, maximum norm" in published.settings["estimator"]
     beyond = found["entropy_means_above_normal"]
     assert beyond.value == pytest.approx(0, abs=4 * beyond.stderr)
     assert beyond.value == pytest.approx(found["entropy_means"].value - found["entropy_means_normal"].value)
@@ -142,8 +182,23 @@ def test_the_table_tells_the_estimators_bias_which_is_that_of_other_draws_too(ti
     assert abs(np.mean(others)) > 1
     assert bias.value == pytest.approx(np.mean(others), abs=5 * np.std(others) / math.sqrt(3))
     assert bias.value == pytest.approx(found.estimates["entropy_means_normal"].value - exact)
-    (row,) = found.tables["entropy"].rows
-    assert row[:2] == ("posterior points", 200)
-    assert row[3] == round(exact, 2)
+    rows = found.tables["entropy"].rows
+    assert [row[:3] for row in rows] == [
+        ("posterior points", "nearest, Euclidean", 200),
+        ("posterior points", "third, maximum norm", 200),
+    ]
+    assert [row[4] for row in rows] == [round(exact, 2)] * 2
     assert "biased" in found.tables["entropy"].title
     assert "30 dimensions" in found.tables["entropy"].title
+
+
+def test_the_published_estimator_is_of_samples_of_up_to_three_hundred_dimensions(space, tiny) -> None:
+    texts = tiny_sentences(120)
+    found = code_entropy(subject_on(space, texts)).estimates
+    assert "entropy_k3_samples" in found
+    assert "entropy_k3_means" not in found
+    for dims, is_there in ((300, True), (301, False)):
+        large = untrained(small(RECIPES["vae"]).but({"latent.dim": dims}), tiny.tokenizer)
+        found = code_entropy(subject_on(large, texts[:20], effort=Effort(repeats=2))).estimates
+        assert ("entropy_k3_samples" in found) == is_there
+        assert "entropy_samples" in found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,28 +179,39 @@ def _group_means(values_P: Floats, groups_P: Integers | None) -> Floats:
     return (np.bincount(number_P, values_P) / np.bincount(number_P))[number_P]
 
 
-def nearest(points_NZ: Floats, count: int) -> tuple[Integers, Floats]:
+def nearest(
+    points_NZ: Floats, count: int, norm: Literal["euclidean", "maximum"] = "euclidean"
+) -> tuple[Integers, Floats]:
     """So many nearest other points of each, fewer where there are not as many, and the distances, nearest first."""
     from sklearn.neighbors import NearestNeighbors
 
-    finder = NearestNeighbors(n_neighbors=min(count, len(points_NZ) - 1)).fit(points_NZ - points_NZ.mean(0))
+    metric, order = ("euclidean", 2) if norm == "euclidean" else ("chebyshev", np.inf)
+    neighbors = min(count, len(points_NZ) - 1)
+    finder = NearestNeighbors(n_neighbors=neighbors, metric=metric).fit(points_NZ - points_NZ.mean(0))
     found_NK = finder.kneighbors(return_distance=False)  # without points, each is left out of its own search
     # The search's own distances are less exact.
-    distances_NK = np.stack([np.linalg.norm(points_NZ - points_NZ[at_N], axis=1) for at_N in found_NK.T], axis=1)
+    distances_NK = np.stack([np.linalg.norm(points_NZ - points_NZ[at_N], order, axis=1) for at_N in found_NK.T], axis=1)
     return found_NK, np.sort(distances_NK, axis=1)
 
 
-def ratio_of_nearest(nearest_NK: Integers, values_NK: Floats, below_N: Floats) -> Ratio:
-    """Mean value at the nearest other point / mean over points, K of 2; the error is the jackknife's over points.
+def ratio_of_nearest(nearest_NK: Integers, values_NK: Floats, below_N: Floats, neighbor: int = 1) -> Ratio:
+    """Mean value at the nearest other point / mean over points; the error is the jackknife's over points.
 
-    Points share their neighbours: to take the values for independent would promise too much. None for two points, of
-    which none can be left out.
+    Points share their neighbours: to take the values for independent would promise too much. The error is None where
+    the next neighbour is not known, as of two points.
+
+    Args:
+        nearest_NK: the rows of the K nearest other points of each, and one more than `neighbor` for the error.
+        values_NK: the values at these.
+        below_N: what is divided by.
+        neighbor: which one's values to take: 1 is the nearest, 3 the third nearest.
     """
-    first_N, last_N = values_NK[:, 0], values_NK[:, -1]
-    value, count = Ratio.of(first_N, below_N).value, len(below_N)
-    if count <= 2:
+    first_N, count = values_NK[:, neighbor - 1], len(below_N)
+    value = Ratio.of(first_N, below_N).value
+    if nearest_NK.shape[1] <= neighbor:
         return Ratio(value, None)
-    # Where a point's nearest is left out, its second nearest takes that place.
-    moved_N = np.bincount(nearest_NK[:, 0], last_N - first_N, count)
+    # Where one of a point's nearest is left out, the next one takes the last place.
+    gains_NK = np.repeat((values_NK[:, neighbor] - first_N)[:, None], neighbor, axis=1)
+    moved_N = np.bincount(nearest_NK[:, :neighbor].ravel(), gains_NK.ravel(), count)
     without_N = (first_N.sum() - first_N + moved_N) / np.maximum(below_N.sum() - below_N, 1e-12)
     return Ratio(value, float(without_N.std() * math.sqrt(count - 1)))

@@ -120,7 +120,7 @@ class _Numbers:
         self.add(f"bleu1_{key}", name, found.score / 100, error, len(made), True, more)
         name = f"mean sentence BLEU-1 (0-1), {words}"
         self.mean(f"sentence_bleu1_{key}", name, sentence_bleu(made, originals, 1) / 100, True)
-        name = f"mean sentence BLEU-1, the end counted as a word (0-1, as Livne et al. 2020 in their code), {words}"
+        name = f"mean sentence BLEU-1, the end counted as a word that matches (0-1), {words}"
         with_end = sentence_bleu(_ended(made), _ended(originals), 1)
         self.mean(f"sentence_bleu1_end_{key}", name, with_end / 100, True)
 
