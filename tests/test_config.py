@@ -338,6 +338,8 @@ LATER = [
     "encoder.word_dropout",
     "encoder.start_last",
     "training.plateau.from_last_decay",
+    "decoder.first_state",
+    "posterior.deviation",
     "posterior.log_variance_floor",
     "latent.spike",
     "objective.gate_kl_weight",
@@ -414,6 +416,7 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert recipe.training.update.kind == "joint"
     assert recipe.objective.free_bits is None
     assert (recipe.decoder.skip, recipe.decoder.word_dropout) == (False, 0.0)
+    assert (recipe.decoder.first_state, recipe.posterior.deviation) == ("code", "exp")
     assert (recipe.encoder.word_dropout, recipe.posterior.log_variance_floor) == (0.0, None)
     assert (recipe.encoder.start_last, recipe.training.batch.by_length) == (False, True)
     objective = recipe.objective
