@@ -427,6 +427,18 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert not recipe.is_token_level
 
 
+@pytest.mark.parametrize("name", ["wae", "vat", "transformer-vae", "vae-dense"])
+def test_options_that_a_file_lacks_are_what_there_was(name: str) -> None:
+    recipe = RECIPES[name]
+    lacking = ["objective.per", "prior.noise", "decoder.first_state", "posterior.deviation"]
+    old = Recipe.from_json(json.dumps(without(json.loads(recipe.to_json()), lacking)))
+    changes = {"decoder.first_state": "code", "posterior.deviation": "exp"} if name == "vae-dense" else {}
+    assert old == recipe.but(changes)
+    if name == "wae":
+        assert old.objective.per == "code"
+    assert old.noise_deviation == 1
+
+
 def test_a_decoder_without_a_kind_is_recurrent() -> None:
     assert Recipe.from_json('{"decoder": {"hidden": 64}}').decoder == RecurrentDecoder(hidden=64)
 

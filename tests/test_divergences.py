@@ -171,7 +171,7 @@ def per_dimension(variance: float) -> float:
 
 
 def of_whole_vectors(variance: float, dim: int) -> float:
-    """The MMD with kernels of whole vectors, c / (c + |d|^2), the integral over t > 0 of c exp(-c t) exp(-t |d|^2); for d
+    """The MMD with kernels of whole vectors, c / (c + |d|^2) = the integral over t > 0 of c exp(-t (c + |d|^2)); for d
     from N(0, v) the mean of exp(-t d^2) is (1 + 2 t v)^(-1/2)."""
     log_t = torch.linspace(-30, 12, 200_001, dtype=torch.float64)
     t = log_t.exp()
