@@ -124,8 +124,9 @@ class RecurrentDecoder(_TokenDecoder):
         self.further = nn.ModuleList(
             kind(config.hidden + (dim or 0), config.hidden, batch_first=True) for _ in range(config.layers - together)
         )
-        has_first_state = dim is not None and config.first_state == "code"
-        self.first_state = nn.Linear(dim, config.layers * config.hidden) if has_first_state else None
+        self.first_state: nn.Linear | None = None
+        if dim is not None and config.first_state == "code":
+            self.first_state = nn.Linear(dim, config.layers * config.hidden)
         predicted = vocabulary - FIRST_PREDICTED
         self.output_skip = nn.Parameter(torch.empty(predicted, dim)) if config.skip and dim is not None else None
 
