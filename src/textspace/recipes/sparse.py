@@ -11,7 +11,7 @@ one hidden layer as wide as the GRU. The published code has one linear layer eac
 `hsvae-public-code`.
 
 `mat-vae` adds up the MMD of each dimension, as Mathieu et al. (2019) do. Its weight is below 1 in the paper, which
-prints no value.
+prints no value; docs/sparse.md shows what 0.5 does.
 
 `ton-vae` is described there and never trained. Its price is printed as one on the gates of pseudo-inputs, which with
 these weights moves those of sentences little: ours is on sentences, and objective.gate_share.of=pseudo-inputs on what
