@@ -236,8 +236,8 @@ PIECES = [
     Piece(RANKING, "smim-1024-everything", 8, (SHORT[0], ADAM, 'training.batch={"sentences":64,"by_length":true}')),
     Piece(
         SPARSE,
-        "hsvae mat-vae vae-dense vae-dense-matched vae-l1 vae-l2 ton-vae hsvae-0.2 hsvae-0.5 hsvae-768 mat-vae-768 "
-        "vae-dense-768",
+        "hsvae hsvae-public-code mat-vae vae-dense vae-dense-matched vae-l1 vae-l2 ton-vae hsvae-0.2 hsvae-0.5 "
+        "hsvae-768 mat-vae-768 vae-dense-768",
         15,
         ("training.precision=tf32", "training.batch.sentences=64"),
         seeds=1,

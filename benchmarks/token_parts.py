@@ -350,7 +350,7 @@ def untrained_copy(folder: str, out: Path, seed: int) -> str:
 def curves(folder: Path, most: int = 40) -> dict[str, Any]:
     """Losses by epoch from a run's log, nats a sentence: of training batches (at most so many means) and validations.
 
-    The KL is weighted as it was at that step.
+    The KL is the one in the loss, weighted as it was at that step.
     """
     path = folder / "steps.jsonl"
     if not path.is_file():
@@ -359,12 +359,13 @@ def curves(folder: Path, most: int = 40) -> dict[str, Any]:
     steps = [line for line in lines if line["event"] == "step"]
     if not steps:
         return {}
-    weight_at = {line["step"]: line["weights"].get("kl", 0.0) for line in steps}
+    kl_name = "kl_printed" if "kl_printed" in steps[-1]["weights"] else "kl"
+    weight_at = {line["step"]: line["weights"].get(kl_name, 0.0) for line in steps}
     train: list[list[float]] = []
     for rows in np.array_split(np.arange(len(steps)), min(most, len(steps))):
         some = [steps[row] for row in rows]
         of = sum(line["sentences"] for line in some)
-        terms = [(line["reconstruction"], line.get("kl", 0.0), line["sentences"], line["step"]) for line in some]
+        terms = [(line["reconstruction"], line.get(kl_name, 0.0), line["sentences"], line["step"]) for line in some]
         train.append(
             [
                 some[-1]["epoch"],
@@ -373,13 +374,13 @@ def curves(folder: Path, most: int = 40) -> dict[str, Any]:
             ]
         )
     valid = [
-        [line["epoch"], weight_at[line["step"]] * line.get("kl", 0.0), line["reconstruction"], line.get("kl", 0.0)]
-        for line in lines
+        [line["epoch"], weight_at[line["step"]] * kl, line["reconstruction"], kl]
+        for line, kl in ((line, line.get(kl_name, 0.0)) for line in lines)
         if line["event"] == "validation" and line["step"] in weight_at
     ]
     return {
         "train": train,
         "valid": valid,
         "columns": ["epoch", "weighted_kl", "reconstruction", "kl (validations)"],
-        "last_weight": steps[-1]["weights"].get("kl"),
+        "last_weight": steps[-1]["weights"].get(kl_name),
     }

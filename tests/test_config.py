@@ -339,6 +339,8 @@ LATER = [
     "encoder.start_last",
     "training.plateau.from_last_decay",
     "training.plateau.counted",
+    "decoder.first_state",
+    "posterior.deviation",
     "posterior.log_variance_floor",
     "latent.spike",
     "objective.gate_kl_weight",
@@ -415,6 +417,7 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert recipe.training.update.kind == "joint"
     assert recipe.objective.free_bits is None
     assert (recipe.decoder.skip, recipe.decoder.word_dropout) == (False, 0.0)
+    assert (recipe.decoder.first_state, recipe.posterior.deviation) == ("code", "exp")
     assert (recipe.encoder.word_dropout, recipe.posterior.log_variance_floor) == (0.0, None)
     assert (recipe.encoder.start_last, recipe.training.batch.by_length) == (False, True)
     objective = recipe.objective
@@ -424,6 +427,18 @@ def test_a_file_of_the_first_version_keeps_every_number_and_gets_nothing_new() -
     assert not recipe.training.plateau.from_last_decay
     assert recipe.training.plateau.counted == "in_a_row"
     assert not recipe.is_token_level
+
+
+@pytest.mark.parametrize("name", ["wae", "vat", "transformer-vae", "vae-dense"])
+def test_options_that_a_file_lacks_are_what_there_was(name: str) -> None:
+    recipe = RECIPES[name]
+    lacking = ["objective.per", "prior.noise", "decoder.first_state", "posterior.deviation"]
+    old = Recipe.from_json(json.dumps(without(json.loads(recipe.to_json()), lacking)))
+    changes = {"decoder.first_state": "code", "posterior.deviation": "exp"} if name == "vae-dense" else {}
+    assert old == recipe.but(changes)
+    if name == "wae":
+        assert old.objective.per == "code"
+    assert old.noise_deviation == 1
 
 
 def test_a_decoder_without_a_kind_is_recurrent() -> None:

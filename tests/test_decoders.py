@@ -174,7 +174,9 @@ def by_cells(decoder: RecurrentDecoder, ids_NT: Tensor, z_NZ: Tensor) -> Tensor:
         cell = (nn.LSTMCell if config.kind == "lstm" else nn.GRUCell)(weights["weight_ih"].shape[1], config.hidden)
         cell.load_state_dict(weights)
         cells.append(cell)
-        first_NH = decoder.first_state(z_NZ)[:, number * config.hidden : (number + 1) * config.hidden]
+        first_NH = z_NZ.new_zeros(len(z_NZ), config.hidden)
+        if config.first_state == "code":
+            first_NH = decoder.first_state(z_NZ)[:, number * config.hidden : (number + 1) * config.hidden]
         hiddens.append(first_NH.tanh() if config.kind == "lstm" else first_NH)
         memories.append(first_NH)
     all_logits = []
@@ -207,19 +209,25 @@ def by_steps(decoder: RecurrentDecoder, ids_NT: Tensor, z_NZ: Tensor) -> Tensor:
 SENTENCES = [[5, 9, 4, 6], [7], []]
 
 
+@pytest.mark.parametrize("first", ["code", "zero"])
 @pytest.mark.parametrize(("kind", "layers", "skip"), SKIPS)
 @torch.no_grad()
-def test_steps_equal_cells_put_together_by_hand(kind: str, layers: int, skip: bool) -> None:
-    decoder = skipping(kind, layers, skip).decoder
+def test_steps_equal_cells_put_together_by_hand(kind: str, layers: int, skip: bool, first: str) -> None:
+    decoder = skipping(kind, layers, skip, {"decoder.first_state": first}).decoder
     ids_NT, z_NZ = batch_of(SENTENCES).decoder.ids_BT[:, :-1], torch.randn(3, 4, generator=torch.manual_seed(0))
     torch.testing.assert_close(by_steps(decoder, ids_NT, z_NZ), by_cells(decoder, ids_NT, z_NZ), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("tie", "embedding"), [(False, 16), (True, 16), (True, 12)])
+@pytest.mark.parametrize(
+    ("tie", "embedding", "first"), [(False, 16, "code"), (True, 16, "code"), (True, 12, "code"), (False, 16, "zero")]
+)
 @pytest.mark.parametrize(("kind", "layers", "skip"), SKIPS)
 @torch.no_grad()
-def test_the_parallel_form_equals_the_steps(kind: str, layers: int, skip: bool, tie: bool, embedding: int) -> None:
-    model = skipping(kind, layers, skip, {"decoder.embedding": embedding, "decoder.tie_output": tie})
+def test_the_parallel_form_equals_the_steps(
+    kind: str, layers: int, skip: bool, tie: bool, embedding: int, first: str
+) -> None:
+    changes = {"decoder.embedding": embedding, "decoder.tie_output": tie, "decoder.first_state": first}
+    model = skipping(kind, layers, skip, changes)
     assert (model.decoder.to_embedding is not None) == (embedding != 16)
     batch = batch_of(SENTENCES)
     passed = model(batch, Noise(3, 0, batch.rows_B), samples=2)
@@ -229,6 +237,20 @@ def test_the_parallel_form_equals_the_steps(kind: str, layers: int, skip: bool, 
         log_px_NT = logits_NTV.log_softmax(2).gather(2, targets_NT[:, :, None])[:, :, 0]
         real_NT = batch.decoder.mask_BT[:, 1:]
         torch.testing.assert_close(passed.log_px_SBT[sample][real_NT], log_px_NT[real_NT], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@torch.no_grad()
+def test_with_a_first_state_of_zero_the_code_enters_by_the_inputs_alone(kind: str) -> None:
+    """Where the first layer's weights on the code are 0, the logits do not depend on it; elsewhere the first do."""
+    decoder = skipping(kind, 2, False, {"decoder.first_state": "zero"}).decoder
+    assert decoder.first_state is None
+    ids_NT = batch_of(SENTENCES).decoder.ids_BT[:, :-1]
+    z_NZ, moved_NZ = torch.randn(2, 3, 4, generator=torch.manual_seed(0))
+    assert decoder.start(z_NZ) is None
+    assert (by_steps(decoder, ids_NT, z_NZ) != by_steps(decoder, ids_NT, moved_NZ))[:, 0].any()
+    decoder.recurrent.weight_ih_l0[:, -4:] = 0
+    assert torch.equal(by_steps(decoder, ids_NT, z_NZ), by_steps(decoder, ids_NT, moved_NZ))
 
 
 @pytest.mark.parametrize(("kind", "layers"), [("lstm", 1), ("gru", 2), ("lstm", 3)])
@@ -323,6 +345,8 @@ MANY = [
     ("gru", {"decoder.embedding": 16, "decoder.tie_output": True}),
     ("lstm", {"decoder.embedding": 12, "decoder.tie_output": True}),
     ("lstm", {"decoder.skip": True}),
+    ("lstm", {"decoder.first_state": "zero"}),
+    ("gru", {"decoder.first_state": "zero"}),
     ("gru", {"decoder.skip": True, "decoder.output_bias": True, "decoder.embedding": 12, "decoder.tie_output": True}),
 ]
 

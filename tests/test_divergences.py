@@ -8,8 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
+from textspace import divergences
 from textspace.config import DualFunction as DualFunctionConfig
-from textspace.divergences import DualFunction, dual_kl, mmd
+from textspace.config import Latent, SpikeAndSlabPrior
+from textspace.distributions import draw
+from textspace.divergences import DualFunction, dual_kl, mmd, mmd_per_dimension
+from textspace.noise import Noise
+from textspace.priors import PRIORS
 
 KERNELS = ("inverse-multiquadratic", "gaussian")
 
@@ -102,6 +107,113 @@ def test_following_the_gradient_of_mmd_brings_a_gaussian_to_the_other() -> None:
         adam.step()
     assert mean_Z.abs().max() < 0.2
     assert (deviation_Z - 1).abs().max() < 0.2
+
+
+# Per dimension
+
+
+@pytest.mark.parametrize("pairs_at_once", [1, 80, 2**22])
+@pytest.mark.parametrize("scales", [(1.0,), (0.1, 0.5, 2.0, 10.0)])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_mmd_per_dimension_is_the_sum_of_double_loops(
+    kernel: str, scales: tuple[float, ...], pairs_at_once: int, float64, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one dimension and variance 1 the kernels are 2 s / (2 s + (a - b)^2)."""
+    monkeypatch.setattr(divergences, "PAIRS_AT_ONCE", pairs_at_once)
+    generator = torch.manual_seed(0)
+    x_NZ, y_MZ = torch.randn(7, 3, generator=generator), 1 + 2 * torch.randn(5, 3, generator=generator)
+    columns = zip(x_NZ.T[:, :, None].tolist(), y_MZ.T[:, :, None].tolist(), strict=True)
+    truth = sum(by_double_loop(x, y, scales, kernel, 1.0) for x, y in columns)
+    assert mmd_per_dimension(x_NZ, y_MZ, scales, kernel).item() == pytest.approx(truth, abs=1e-12)
+
+
+def test_mmd_per_dimension_of_two_pairs_by_hand() -> None:
+    """At s = 1 the kernel of numbers d apart is 2 / (2 + d^2)."""
+    x_NZ, y_MZ = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [2.0]])
+    between = (1 + 2 / 6 + 2 / 3 + 2 / 3) / 4
+    assert mmd_per_dimension(x_NZ, y_MZ, (1.0,)).item() == pytest.approx(2 / 3 + 2 / 6 - 2 * between, abs=1e-6)
+    assert mmd_per_dimension(x_NZ[:1], y_MZ, (1.0,)).item() == 0
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_gradient_of_mmd_per_dimension_is_right_in_both_samples(kernel: str, float64) -> None:
+    generator = torch.manual_seed(0)
+    x_NZ, y_MZ = torch.randn(5, 2, generator=generator), torch.randn(4, 2, generator=generator)
+    both = x_NZ.requires_grad_(), y_MZ.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, y: mmd_per_dimension(x, y, (0.5, 2.0), kernel), both)
+    assert torch.autograd.gradcheck(lambda x: mmd_per_dimension(x, y_MZ.detach(), (0.5, 2.0), kernel), both[:1])
+
+
+PUBLISHED = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+OFF, SPIKE = 0.8, 0.05
+VARIANCE = OFF * SPIKE**2 + (1 - OFF)
+PRIOR = ((OFF, SPIKE**2), (1 - OFF, 1.0))
+"""Shares and variances of the normals that the prior of MAT-VAE mixes in every dimension."""
+Mixed = tuple[tuple[float, float], ...]
+
+
+def apart(one: Mixed, other: Mixed) -> Mixed:
+    """The distribution of a - b."""
+    return tuple((p * q, v + w) for (p, v), (q, w) in itertools.product(one, other))
+
+
+def per_dimension(variance: float) -> float:
+    """The MMD of one dimension between N(0, variance) and the prior. For d from N(0, v) the mean of c / (c + d^2) is
+    sqrt(pi r / 2) exp(r / 2) erfc(sqrt(r / 2)) with r = c / v."""
+
+    def mean_kernel(mixed: Mixed, c: float) -> float:
+        halves = [(share, torch.tensor(c / v / 2, dtype=torch.float64)) for share, v in mixed]
+        return sum(
+            share * ((math.pi * half).sqrt() * torch.special.erfcx(half.sqrt())).item() for share, half in halves
+        )
+
+    return sum(discrepancy(variance, lambda mixed, c=2 * s: mean_kernel(mixed, c)) for s in PUBLISHED)
+
+
+def of_whole_vectors(variance: float, dim: int) -> float:
+    """The MMD with kernels of whole vectors, c / (c + |d|^2) = the integral over t > 0 of c exp(-t (c + |d|^2)); for d
+    from N(0, v) the mean of exp(-t d^2) is (1 + 2 t v)^(-1/2)."""
+    log_t = torch.linspace(-30, 12, 200_001, dtype=torch.float64)
+    t = log_t.exp()
+
+    def mean_kernel(mixed: Mixed, c: float) -> float:
+        in_one = sum(share * (1 + 2 * t * v) ** -0.5 for share, v in mixed)
+        return torch.trapezoid(c * t * (-c * t).exp() * in_one**dim, log_t).item()
+
+    widths = [2 * dim * VARIANCE * s for s in (*PUBLISHED, 10.0)]
+    return sum(discrepancy(variance, lambda mixed, c=c: mean_kernel(mixed, c)) for c in widths)
+
+
+def discrepancy(variance: float, mean_kernel) -> float:
+    dense: Mixed = ((1.0, variance),)
+    return mean_kernel(apart(dense, dense)) + mean_kernel(apart(PRIOR, PRIOR)) - 2 * mean_kernel(apart(dense, PRIOR))
+
+
+def test_what_a_dense_gaussian_costs_per_dimension_and_by_whole_vectors() -> None:
+    """Per dimension far more than one value scatters by with 64 codes (.43), by whole vectors less (.014)."""
+    assert 32 * per_dimension(VARIANCE) == pytest.approx(6.845, abs=0.001)
+    assert 768 * per_dimension(VARIANCE) == pytest.approx(164.28, abs=0.01)
+    assert 32 * per_dimension(1.0) == pytest.approx(26.97, abs=0.01)
+    assert of_whole_vectors(VARIANCE, 32) == pytest.approx(0.01344, abs=1e-5)
+    assert of_whole_vectors(VARIANCE, 768) == pytest.approx(0.00002, abs=1e-5)
+    assert of_whole_vectors(1.0, 32) == pytest.approx(0.789, abs=0.001)
+
+
+@pytest.mark.parametrize("variance", [VARIANCE, 1.0])
+@pytest.mark.parametrize("codes", [8, 64])
+def test_samples_of_a_dense_gaussian_cost_what_it_costs_whatever_the_batch(codes: int, variance: float) -> None:
+    prior = PRIORS["spike-and-slab"](SpikeAndSlabPrior(off=OFF), Latent(dim=32, spike=SPIKE), None).codes()
+    noise = Noise(0, 0, torch.arange(codes))
+    prior_SNZ = draw(prior.expand((codes, 32)), noise, "prior draws", 200)
+    x_SNZ = math.sqrt(variance) * noise.normal("z", (32,), 200)
+    for measure, truth, scatter in (
+        (mmd_per_dimension, 32 * per_dimension(variance), 0.43),
+        (lambda x, y, scales: mmd(x, y, (*scales, 10.0), variance=VARIANCE), of_whole_vectors(variance, 32), 0.014),
+    ):
+        found = torch.stack([measure(x, y, PUBLISHED) for x, y in zip(x_SNZ, prior_SNZ, strict=True)])
+        assert abs(found.mean().item() - truth) < 4 * found.std().item() / math.sqrt(200)
+        if codes == 64 and variance == VARIANCE:
+            assert found.std().item() == pytest.approx(scatter, rel=0.2)
 
 
 # The dual form of the KL

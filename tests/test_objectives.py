@@ -221,7 +221,8 @@ BATCH_TERMS = {
         {"objective": {"kind": "elbo", "samples": 2, "codes_per_gate": 3, "free_bits": {"target": 1.0, "on": "batch"}}},
     ),
     "mmd": ("wae", {}),
-    "mmd and a sparse prior": ("mat-vae", {}),
+    "mmd per dimension and a sparse prior": ("mat-vae", {}),
+    "mmd of codes and a sparse prior": ("mat-vae", {"objective.per": "code"}),
     "mmd of implicit codes, Gaussian kernel": ("wae", {"posterior.kind": "implicit", "objective.kernel": "gaussian"}),
 }
 

@@ -1,6 +1,7 @@
 """Posteriors: what they make of features, and of noise."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -62,6 +63,19 @@ def test_a_gaussians_log_variance_does_not_fall_below_its_floor(features_BH: Ten
     assert (free_BZ < floor).any()
     torch.testing.assert_close(held_BZ, free_BZ.clamp(min=floor))
     assert torch.equal(posterior("z", features_BH, {}).loc, posterior_of(GaussianPosterior())("z", features_BH, {}).loc)
+
+
+@pytest.mark.parametrize("floor", [None, -1.0])
+def test_a_gaussians_deviation_may_be_a_softplus(floor: float | None, features_BH: Tensor) -> None:
+    posterior = posterior_of(GaussianPosterior(deviation="softplus", log_variance_floor=floor))
+    raw_BZ = features_BH @ posterior.log_variance.weight.T + posterior.log_variance.bias
+    least = 0.0 if floor is None else math.exp(floor / 2)
+    truth_BZ = (1 + raw_BZ.exp()).log().clamp(min=least)
+    torch.testing.assert_close(posterior("z", features_BH, {}).stddev, truth_BZ)
+    assert (truth_BZ == least).any() == (floor is not None)
+    with torch.no_grad():
+        posterior.log_variance.bias.fill_(-1e4)
+    assert torch.isfinite(posterior("z", features_BH, {}).log_prob(torch.zeros(4, DIM))).all()
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -202,6 +216,30 @@ def test_beta_gates_come_first_and_the_slab_may_see_them(sees_gates: bool, featu
     assert z.spike == 0.05
 
 
+@pytest.mark.parametrize("gates", ["beta", "features"])
+def test_without_hidden_layers_gates_and_slab_are_linear_as_in_the_published_code(
+    gates: str, features_BH: Tensor
+) -> None:
+    """Mean W h + b; deviation softplus(W h + b); gates' parameters softplus(W h + b), here within bounds."""
+    config = SpikeAndSlabPosterior(gates=gates, layers=0, slab_sees_gates=False, deviation="softplus")
+    posterior = posterior_of(config).eval()
+
+    def linear(network: torch.nn.Sequential) -> Tensor:
+        (only,) = network
+        return features_BH @ only.weight.T + only.bias
+
+    earlier = {}
+    if gates == "beta":
+        q = posterior("gate", features_BH, {})
+        alpha, beta = (1 + linear(posterior.gates).exp()).log().clamp(0.5, 100).chunk(2, dim=1)
+        torch.testing.assert_close((q.alpha, q.beta), (alpha, beta))
+        earlier["gate"] = draw(q, Noise(0, 0, torch.arange(4)), "gate", 5)
+    z = posterior("z", features_BH, earlier)
+    loc, raw = linear(posterior.slab).chunk(2, dim=1)
+    torch.testing.assert_close(z.loc, loc.expand_as(z.loc))
+    torch.testing.assert_close(z.scale, (1 + raw.exp()).log().expand_as(z.scale))
+
+
 def test_gates_of_features_are_one_site(features_BH: Tensor) -> None:
     posterior = posterior_of(SpikeAndSlabPosterior(gates="features", hidden=7)).eval()
     assert posterior.distributions == {"z": SpikeAndSlab}
@@ -223,14 +261,16 @@ def test_concentrations_stay_within_their_bounds_and_their_gradients_do_not(raw:
     torch.testing.assert_close(gradient, torch.full((DIM,), 2 * torch.tensor(raw).sigmoid().item()))
 
 
+@pytest.mark.parametrize("deviation", ["exp", "softplus"])
 @pytest.mark.parametrize("raw", [-1e6, 1e6])
-def test_a_slab_neither_overflows_nor_vanishes(raw: float) -> None:
-    posterior = posterior_of(SpikeAndSlabPosterior(layers=0))
+def test_a_slab_neither_overflows_nor_vanishes(raw: float, deviation: str) -> None:
+    posterior = posterior_of(SpikeAndSlabPosterior(layers=0, deviation=deviation))
     with torch.no_grad():
         posterior.slab[0].weight.zero_()
         posterior.slab[0].bias.fill_(raw)
     q = posterior("z", torch.ones(2, FEATURES), {"gate": torch.zeros(3, 2, DIM)})
-    assert set(q.scale.log().mul(2).unique().tolist()) == {SLAB_LOG_VARIANCE[0 if raw < 0 else 1]}
+    bound = torch.tensor(SLAB_LOG_VARIANCE[0 if raw < 0 else 1])
+    torch.testing.assert_close(q.scale.log().mul(2).unique(), bound[None])
     z = draw(q, Noise(0, 0, torch.arange(2)), "z", 3, given=True)
     q.log_prob(z).sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in posterior.slab.parameters())

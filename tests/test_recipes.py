@@ -229,7 +229,8 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
             "gates": "beta",
             "slab_sees_gates": True,
             "layers": 1,
-            "hidden": 128,
+            "hidden": 512,
+            "deviation": "softplus",
             "temperature": 0.5,
             "hard": True,
             "concentration": [0.5, 100.0],
@@ -237,14 +238,16 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
         "prior": {"kind": "beta-gated", "alpha": 4.0, "beta": 1.0},
         "objective.gate_kl_weight": 0.01,
     },
+    ("hsvae-public-code", "hsvae"): {"posterior.layers": 0, "posterior.slab_sees_gates": False},
     ("mat-vae", "vae-dense"): {
         "prior": {"kind": "spike-and-slab", "off": 0.8},
         "objective": {
             "kind": "wae",
-            "mmd_weight": 10.0,
+            "mmd_weight": 0.5,
             "kl_weight": 0.01,
             "kernel": "inverse-multiquadratic",
-            "scales": [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0],
+            "per": "dimension",
+            "scales": [0.1, 0.2, 0.5, 1.0, 2.0, 5.0],
         },
     },
     ("ton-vae", "hsvae"): {
@@ -255,9 +258,10 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("vat", "transformer-vae"): {
         "pooling.kind": "none",
-        "prior": {"kind": "scaled-normal", "scale": 0.4, "learned": False},
+        "prior": {"kind": "scaled-normal", "scale": 0.4, "noise": "standard", "learned": False},
         "training.average": "tokens",
     },
+    ("vat-printed", "vat"): {"prior.noise": "scale", "objective.kl_weight.end": 1.0},
     ("vae-l1", "vae-dense"): {"objective.activity": {"norm": "l1", "weight": 0.01}},
     ("vae-l2", "vae-dense"): {"objective.activity": {"norm": "l2", "weight": 0.01}},
 }
@@ -450,11 +454,14 @@ def test_transformers_share_one_table_of_embeddings(name: str, millions: float) 
 
 
 def test_the_sparse_recipes_have_the_settings_of_paper_and_published_code() -> None:
-    for name in ("hsvae", "mat-vae", "ton-vae", "vae-l1", "vae-l2", "vae-dense"):
+    for name in ("hsvae", "hsvae-public-code", "mat-vae", "ton-vae", "vae-l1", "vae-l2", "vae-dense"):
         recipe = RECIPES[name]
         assert recipe.latent.model_dump() == {"dim": 32, "spike": 0.05}
         for part in (recipe.encoder, recipe.decoder):
             assert (part.kind, part.embedding, part.hidden, part.layers) == ("gru", 256, 512, 1)
+        assert recipe.decoder.first_state == "zero"
+        assert (recipe.decoder.input_dropout, recipe.decoder.output_dropout) == (0, 0)
+        assert recipe.posterior.deviation == "softplus"
         assert recipe.share_embeddings
         assert recipe.pooling.kind == "last"
         assert recipe.objective.kl_weight == 0.01  # on all of them, the dense one too
@@ -471,7 +478,7 @@ def test_every_sparse_recipe_has_a_latent_of_its_kind() -> None:
     sparse = {name for name, pair in kinds.items() if pair != ("gaussian", "standard-normal")}
     sparse -= {name for name in sparse if kinds[name][1] == "standard-normal"}
     sparse -= {name for name in sparse if kinds[name][1] == "scaled-normal"}
-    assert sparse == {"hsvae", "b-hsvae", "mat-vae", "ton-vae"}
+    assert sparse == {"hsvae", "hsvae-public-code", "b-hsvae", "mat-vae", "ton-vae"}
     assert kinds["hsvae"] == ("spike-and-slab", "beta-gated")
     assert kinds["mat-vae"] == ("gaussian", "spike-and-slab")
     assert kinds["ton-vae"] == ("spike-and-slab", "pseudo-inputs")

@@ -13,7 +13,7 @@ from torch.distributions import Bernoulli, kl_divergence
 from textspace.config import Recipe
 from textspace.data.batching import make_batch
 from textspace.distributions import draw
-from textspace.divergences import mmd
+from textspace.divergences import mmd, mmd_per_dimension
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.noise import Noise
@@ -100,15 +100,17 @@ def test_the_price_of_gates_is_0_where_the_share_is_the_one_wanted(tiny) -> None
     assert terms.terms["gate_share"].values.abs().max().item() < 1e-5
 
 
-def test_the_sparse_prior_is_approached_by_mmd_in_its_own_units(tiny) -> None:
-    recipe = small(RECIPES["mat-vae"])
+@pytest.mark.parametrize("per", ["dimension", "code"])
+def test_the_sparse_prior_is_approached_by_mmd_per_dimension_or_in_its_own_units(per: str, tiny) -> None:
+    recipe = small(RECIPES["mat-vae"]).but({"objective.per": per})
     model, passed, terms = terms_of(recipe, tiny)
     noise, codes = passed.noise, model.prior.codes()
     prior_NZ = draw(codes.expand((16, 4)), noise, "prior draws", 1)[0]
-    variance = 0.8 * 0.05**2 + 0.2
-    truth = mmd(passed.sites["z"].value_SBZ[0], prior_NZ, recipe.objective.scales, variance=variance)
+    both_NZ, scales = (passed.sites["z"].value_SBZ[0], prior_NZ), (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+    by_code = mmd(*both_NZ, scales, variance=0.8 * 0.05**2 + 0.2)
+    truth = mmd_per_dimension(*both_NZ, scales) if per == "dimension" else by_code
     torch.testing.assert_close(terms.terms["mmd"].values, truth)
-    assert terms.weights == {"reconstruction": 1.0, "mmd": 10.0, "kl": 0.01}
+    assert terms.weights == {"reconstruction": 1.0, "mmd": 0.5, "kl": 0.01}
     assert terms.terms["kl"].how == "sampled"
     site = passed.sites["z"]
     torch.testing.assert_close(terms.terms["kl"].values, (site.log_q_SB - site.log_p_SB)[0])

@@ -55,7 +55,8 @@ def test_recipes_without_gates_name_those_that_have_some(name: str) -> None:
     with pytest.raises(TextspaceError) as told:
         with_sparsity(RECIPES[name], 0.9999)
     assert str(told.value) == (
-        f"recipe {name!r} has no gates that a sparsity could set: use recipe 'hsvae', 'mat-vae', 'ton-vae' or 'b-hsvae'"
+        f"recipe {name!r} has no gates that a sparsity could set: use recipe 'hsvae', 'hsvae-public-code', 'mat-vae', "
+        "'ton-vae' or 'b-hsvae'"
     )
 
 

@@ -112,7 +112,7 @@ def _targets(ids: Tensor) -> Tensor:
 
 
 class RecurrentDecoder(_TokenDecoder):
-    """LSTM or GRU that reads the previous token and z at every step; z also sets its first state.
+    """LSTM or GRU that reads the previous token and z at every step; z also sets its first state, unless that is zero.
 
     The first cell state is linear in z and the first hidden state its tanh (a GRU's hidden state is linear). Without
     a latent (`dim` is None) it is a language model.
@@ -135,10 +135,10 @@ class RecurrentDecoder(_TokenDecoder):
         )
         self.first_state: nn.Linear | None = None
         self.output_skip: nn.Parameter | None = None
-        if dim is not None:
+        if dim is not None and config.first_state == "code":
             self.first_state = declared("first state", nn.Linear(dim, config.layers * config.hidden))
-            if config.skip:
-                self.output_skip = _bare("output skip", vocabulary - FIRST_PREDICTED, dim)
+        if dim is not None and config.skip:
+            self.output_skip = _bare("output skip", vocabulary - FIRST_PREDICTED, dim)
 
     def forward(self, z_SBZ: Tensor | None, view: View, noise: Noise, *, has_end: bool = True) -> Tensor:
         """log p(x_t | x_<t, z) of the tokens after the start token, (S, B, T - 1); meaningless at padding.
@@ -173,8 +173,7 @@ class RecurrentDecoder(_TokenDecoder):
         z_SBZ = z_SBZ.to(self.embedding.weight.dtype)  # from an encoder that computed in bf16 too, perhaps
         codes_NZ = z_SBZ.flatten(0, 1)
         with torch.autocast(z_SBZ.device.type, enabled=False):
-            first = self.start(codes_NZ)
-        assert first is not None  # there are codes
+            first = self.start(codes_NZ) or self._zeros(codes_NZ)
         targets_TN = _targets(targets_BT).T.repeat(1, samples)
         rows = STATES_AT_ONCE["cuda" if z_SBZ.is_cuda else "cpu"]
         embedded_BTE = self.embedding(inputs_BT)
@@ -199,6 +198,10 @@ class RecurrentDecoder(_TokenDecoder):
             return None
         first = self.first_state(z_NZ).unflatten(1, (self.config.layers, -1)).transpose(0, 1).contiguous()
         return (first.tanh(), first) if self.config.kind == "lstm" else (first,)
+
+    def _zeros(self, z_NZ: Tensor) -> State:
+        zeros_LNH = z_NZ.new_zeros(self.config.layers, len(z_NZ), self.config.hidden)
+        return (zeros_LNH, zeros_LNH) if self.config.kind == "lstm" else (zeros_LNH,)
 
     def step(self, ids_N: Tensor, z_NZ: Tensor | None, state: State | None) -> tuple[Tensor, State]:
         """Logits (N, V - FIRST_PREDICTED) of the next token after one more token, and the new state."""

@@ -55,7 +55,9 @@ class Model(nn.Module):
             if recipe.encoder and recipe.pooling and recipe.posterior and recipe.prior:
                 self.encoder = build_encoder(recipe.encoder, vocabulary, encoder_files)
                 self.pooling = POOLINGS[recipe.pooling.kind](recipe.pooling, self.encoder.size)
-                self.posterior = POSTERIORS[recipe.posterior.kind](recipe.posterior, self.encoder.size, recipe.latent)
+                noise = {} if recipe.noise_deviation == 1 else {"noise": recipe.noise_deviation}
+                parts = recipe.posterior, self.encoder.size, recipe.latent
+                self.posterior = POSTERIORS[recipe.posterior.kind](*parts, **noise)
                 self.prior = PRIORS[recipe.prior.kind](recipe.prior, recipe.latent, self.posterior)
                 if isinstance(recipe.objective, DualKlObjective):
                     seen = self.encoder.size if recipe.objective.of == "posterior" else 0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.distributions import Normal
 
 from textspace.config import (
     DualKlObjective,
@@ -24,7 +26,7 @@ from textspace.config import (
     WaeObjective,
 )
 from textspace.distributions import Delta, Mixture, SpikeAndSlab
-from textspace.divergences import dual_kl, mmd
+from textspace.divergences import dual_kl, mmd, mmd_per_dimension
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.noise import Noise
@@ -104,6 +106,11 @@ class Elbo:
 
     With free bits the weight is that of the thresholded KL, a term of its own, and the KL itself is a monitor. A latent
     of gates before z has a KL and a weight of its own. An activity is a price on the posterior's mean and deviation.
+
+    Where the noise in codes is not standard normal (`prior.noise`), the weight is that of `kl_printed`, the KL of the
+    posterior before its deviation is multiplied by the noise's, as the VAT paper prints its loss; the KL of the codes
+    is a monitor. With noise of deviation s, the prior's, a linear decoder begins to use a code where it would under an
+    ELBO with KL weight s^2: code and prior in units of s have noise s times as small at the same price.
     """
 
     def __init__(self, config: ElboObjective, model: Model) -> None:
@@ -114,6 +121,7 @@ class Elbo:
         self.gate_kl_weight = schedule(config.kl_weight if config.gate_kl_weight is None else config.gate_kl_weight)
         self.activity, self.gate_share = config.activity, config.gate_share
         self.free_bits = config.free_bits
+        self.noise = model.recipe.noise_deviation
         self.batch_terms = config.free_bits is not None and config.free_bits.on == "batch"
         if config.free_bits is not None:
             needs_closed_kl(config.free_bits, model)
@@ -127,6 +135,8 @@ class Elbo:
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
         held = {} if self.free_bits is None else self._thresholded(passed, self.free_bits, others)
         terms = {"reconstruction": _reconstruction(passed), **held, **kl_terms(passed)}
+        if self.noise != 1:
+            terms["kl_printed"] = Term(printed_kl(passed.sites["z"], self.noise), how="closed")
         if self.activity is not None:
             terms["activity"] = Term(_activity(passed.sites["z"], self.activity.norm))
         if self.gate_share is not None:
@@ -142,6 +152,8 @@ class Elbo:
             case "gate_share":
                 return self.gate_share.weight if self.gate_share else None
         if self.free_bits is not None and "kl_free_bits" not in term:
+            return None
+        if self.noise != 1 and term != "kl_printed":
             return None
         return (self.gate_kl_weight if term.endswith("_gate") else self.kl_weight)(progress)
 
@@ -292,8 +304,12 @@ class Wae:
         return {"z": z.value_SBZ[0], "prior": z.prior_draws(noise, "prior draws")[0]}
 
     def batched(self, rows: Mapping[str, Tensor]) -> dict[str, Term]:
-        variance = self.model.prior.codes().variance.mean().detach()  # type: ignore[union-attr]
-        distance = mmd(rows["z"], rows["prior"], self.config.scales, self.config.kernel, variance)
+        scales, kernel = self.config.scales, self.config.kernel
+        if self.config.per == "dimension":
+            distance = mmd_per_dimension(rows["z"], rows["prior"], scales, kernel)
+        else:
+            variance = self.model.prior.codes().variance.mean().detach()  # type: ignore[union-attr]
+            distance = mmd(rows["z"], rows["prior"], scales, kernel, variance)
         return {"mmd": Term(distance, per="batch")}
 
 
@@ -319,6 +335,12 @@ def _named(term: str, site: str, sites: Mapping[str, Site]) -> str:
 
 def _reconstruction(passed: Pass) -> Term:
     return Term(-passed.log_px_SB.mean(0))
+
+
+def printed_kl(z: Site, noise: float) -> Tensor:
+    """The KL of each sentence's posterior with its deviation divided by the noise's: no KL of the codes drawn."""
+    assert isinstance(z.q, Normal)
+    return replace(z, q=Normal(z.q.loc, z.q.scale / noise, validate_args=False)).kl_B
 
 
 def _activity(z: Site, norm: Literal["l1", "l2"]) -> Tensor:

@@ -7,6 +7,7 @@ refused before any number is computed.
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -34,28 +35,42 @@ __all__ = [
 
 
 class GaussianPosterior(nn.Module):
-    """Independent normals, mean and log-variance linear in the features; the latter may have a floor.
+    """Independent normals: the mean and what gives the standard deviation are linear in the features.
 
     Both are computed in 32 bits: rounded to 16, means of narrow posteriors would be off by more than the deviation.
+
+    Args:
+        config: how the second head gives the deviation, and its floor.
+        features: units of the features.
+        latent: size of a code.
+        noise: standard deviation of the noise that the head's deviation multiplies; `q` is the distribution of the
+            codes, so its deviation is the head's times `noise`.
     """
 
     distributions: ClassVar[dict[str, type[Distribution]]] = {"z": Normal}
     has_log_prob = True
 
-    def __init__(self, config: GaussianPosteriorConfig, features: int, latent: Latent) -> None:
+    def __init__(self, config: GaussianPosteriorConfig, features: int, latent: Latent, noise: float = 1.0) -> None:
         super().__init__()
-        self.features = features
-        self.floor = config.log_variance_floor
+        self.features, self.noise = features, noise
+        self.floor, self.kind = config.log_variance_floor, config.deviation
         self.mean = declared("mean", nn.Linear(features, latent.dim))
         self.log_variance = declared("log variance", nn.Linear(features, latent.dim))
 
     def forward(self, site: str, features_BH: Tensor, earlier: dict[str, Tensor]) -> Normal:
         features_BH = features_BH.to(self.mean.weight.dtype)
         with torch.autocast(features_BH.device.type, enabled=False):
-            log_variance_BZ = self.log_variance(features_BH)
-            if self.floor is not None:
-                log_variance_BZ = log_variance_BZ.clamp(min=self.floor)
-            return Normal(self.mean(features_BH), (0.5 * log_variance_BZ).exp(), validate_args=False)
+            return Normal(self.mean(features_BH), self.noise * self._deviation(features_BH), validate_args=False)
+
+    def _deviation(self, features_BH: Tensor) -> Tensor:
+        """What the second head gives; its module is called `log_variance` by spaces of either kind."""
+        raw_BZ = self.log_variance(features_BH)
+        if self.kind == "softplus":
+            deviation_BZ = _softplus(raw_BZ)
+            return deviation_BZ if self.floor is None else deviation_BZ.clamp(min=math.exp(0.5 * self.floor))
+        if self.floor is not None:
+            raw_BZ = raw_BZ.clamp(min=self.floor)
+        return (0.5 * raw_BZ).exp()
 
 
 class DeltaPosterior(nn.Module):
@@ -99,6 +114,9 @@ class SpikeAndSlabPosterior(nn.Module):
 
     With Beta gates gamma is a latent before z, and q(z | gamma, x) has gamma for weights and a slab that depends on the
     features and (unless told otherwise) on gamma. Without, gamma is a function of the features.
+
+    The published code of HSVAE adds 1e-5 to the parameters of the gates' Beta distributions, so that none is 0. Here
+    their bounds do that: `concentration`, as the code's own notes advise.
     """
 
     has_log_prob = True
@@ -123,14 +141,23 @@ class SpikeAndSlabPosterior(nn.Module):
         if self.sees_gates:
             off = off_logit.sigmoid()
             inputs = torch.cat([features_BH.expand(*off.shape[:-1], -1), off], dim=-1)
-        loc, log_variance = _whole(self.slab(inputs)).chunk(2, dim=-1)
-        scale = (0.5 * _bounded(log_variance, *SLAB_LOG_VARIANCE)).exp()
+        loc, raw = _whole(self.slab(inputs)).chunk(2, dim=-1)
+        if self.config.deviation == "softplus":
+            scale = _softplus(raw)
+        else:
+            scale = (0.5 * _bounded(raw, *SLAB_LOG_VARIANCE)).exp()
         temperature = self.config.temperature if self.training else None
         return SpikeAndSlab(off_logit, loc, scale, self.spike, temperature, self.config.hard)
 
 
 SLAB_LOG_VARIANCE = (-20.0, 20.0)
 """Bounds far outside of what training wants (deviations of 5e-5 and 2e4), within which no density overflows."""
+
+
+def _softplus(raw: Tensor) -> Tensor:
+    """A standard deviation within the same bounds: softplus itself rounds to 0 far below."""
+    low, high = (math.exp(0.5 * bound) for bound in SLAB_LOG_VARIANCE)
+    return _bounded(F.softplus(raw), low, high)
 
 
 def _bounded(x: Tensor, low: float, high: float) -> Tensor:

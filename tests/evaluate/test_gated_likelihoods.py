@@ -48,6 +48,7 @@ def world() -> World:
     size, models = len(prepared.tokenizer), {}
     for name in NAMES:
         changes = {"latent.dim": 1, "initial.weights": 0.6, "initial.embeddings": 0.5}
+        changes |= {"decoder.first_state": "code", "posterior.deviation": "exp"}
         model = Model(small(RECIPES[name]).but(changes), size).eval()
         with torch.no_grad():
             model.decoder.first_state.weight.mul_(3)

@@ -383,7 +383,8 @@ def test_a_sampler_is_measured_like_the_gaussian_it_is(tiny, split) -> None:
 
 
 def gated(tiny, name: str, reads_features: bool) -> Model:
-    model = Model(small(RECIPES[name]), len(tiny.tokenizer)).eval()
+    recipe = small(RECIPES[name]).but({"decoder.first_state": "code", "posterior.deviation": "exp"})
+    model = Model(recipe, len(tiny.tokenizer)).eval()
     with torch.no_grad():
         for network in (model.posterior.gates, model.posterior.slab):
             network[0].weight[:, : model.posterior.features] *= 150.0 if reads_features else 0.0

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from textspace.errors import TextspaceError
+from textspace.recipes import RECIPES
 from textspace.train.beginning import Noted
+from textspace.train.resuming import as_first_written
 
 
 def test_a_note_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
@@ -27,3 +29,21 @@ def test_a_note_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
         path.unlink()
     Noted("fingerprint", mixing="all").write(tmp_path)
     assert Noted.read(tmp_path) == Noted("fingerprint", mixing="all")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("vae", "decoder.first_state", "zero"),
+        ("vae", "posterior.deviation", "softplus"),
+        ("wae", "objective.per", "dimension"),
+        ("vat", "prior.noise", "scale"),
+    ],
+)
+def test_keys_know_of_a_later_option_only_where_it_is_in_use(name: str, option: str, value: str) -> None:
+    first, changed = (as_first_written(each.to_json()) for each in (RECIPES[name], RECIPES[name].but({option: value})))
+    last = option.split(".")[-1]
+    assert f'"{last}": "{value}"' in changed
+    assert changed.count(f'"{last}": ') == first.count(f'"{last}": ') + 1
+    lines = [line for line in changed.splitlines() if f'"{last}": "{value}"' not in line]
+    assert "\n".join(lines) == first.rstrip("\n")

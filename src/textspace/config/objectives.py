@@ -123,8 +123,12 @@ class WaeObjective(Config):
     kl_weight: Weight | None = None
     """Of the KL, which is then a part of the loss too."""
     kernel: Literal["inverse-multiquadratic", "gaussian"] = "inverse-multiquadratic"
+    per: Literal["code", "dimension"] = "code"
+    """Compare codes by kernels of whole vectors; or by kernels of each dimension, and add up the discrepancies of all
+    dimensions [Mathieu et al. 2019]. Kernels of whole vectors see next to nothing of a dimension's shape."""
     scales: Annotated[tuple[Positive, ...], Field(min_length=1)] = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-    """Widths of the kernels that are summed, in units of the squared distance expected between two prior samples."""
+    """Widths of the kernels that are summed, in units of the squared distance expected between two prior samples; per
+    dimension in units of 2, that of two standard normal numbers, whatever the prior."""
 
 
 ObjectiveConfig = Annotated[

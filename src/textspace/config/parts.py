@@ -136,8 +136,14 @@ class NoPooling(Config):
 PoolingConfig = Annotated[SimplePooling | AttentionPooling | NoPooling, Field(discriminator="kind")]
 
 
+Deviation = Literal["exp", "softplus"]
+"""How a head's output a becomes a standard deviation: exp(a / 2), so that a is the log-variance, or ln(1 + exp(a))."""
+
+
 class GaussianPosterior(Config):
     kind: Literal["gaussian"] = "gaussian"
+    deviation: Deviation = "exp"
+    """How the second head gives the standard deviation: as a log-variance (exp), or by softplus."""
     log_variance_floor: float | None = None
     """Smallest log-variance of a dimension; objectives that reward narrow posteriors, such as 'mim', need one."""
 
@@ -169,8 +175,10 @@ class SpikeAndSlabPosterior(Config):
     slab_sees_gates: bool = True
     """Whether the slab's mean and deviation depend on gamma too, not only on the features; for gates 'beta'."""
     layers: Annotated[Whole, Field(ge=0)] = 1
-    """Hidden layers of the networks of gates and slab."""
+    """Hidden layers of the networks of gates and slab; without any, each is one linear layer."""
     hidden: Count = 128
+    deviation: Deviation = "exp"
+    """How the slab's network gives its standard deviation: as a log-variance (exp), or by softplus."""
     temperature: Annotated[float, Field(ge=0.01, le=10)] = 0.5
     """Of the relaxed switches that training draws; everything else draws switches that are on or off."""
     hard: bool = True
@@ -202,8 +210,31 @@ class ScaledNormalPrior(Config):
     kind: Literal["scaled-normal"] = "scaled-normal"
     scale: Annotated[float, Field(gt=0, le=100)] = 0.4
     """Standard deviation, or where it starts when it is learned."""
+    noise: Literal["standard", "scale", "root-scale"] = "standard"
+    """The noise e in codes, z = mean + deviation x e, where the KL in the loss is that of mean and deviation. Standard
+    normal noise makes it the KL of the codes. With "scale" e has the standard deviation `scale`, as the VAT paper
+    prints its loss; with "root-scale" e has the variance `scale`, if its diag(s) is a covariance. Both train much like
+    a KL weight of scale^2 (or of scale), and the KL of the codes is then a monitor."""
     learned: bool = False
     """Whether training moves it; one number for all dimensions."""
+
+    @property
+    def noise_deviation(self) -> float:
+        """The standard deviation of the noise in codes.
+
+        >>> ScaledNormalPrior(scale=0.25, noise="scale").noise_deviation
+        0.25
+        """
+        return {"standard": 1.0, "scale": self.scale, "root-scale": math.sqrt(self.scale)}[self.noise]
+
+    @model_validator(mode="after")
+    def _fixed_noise(self) -> ScaledNormalPrior:
+        if self.learned and self.noise != "standard":
+            raise ValueError(
+                f"noise {self.noise!r} is drawn with a fixed scale, and learned is true: set noise=standard or "
+                "learned=false"
+            )
+        return self
 
 
 class SpikeAndSlabPrior(Config):
@@ -241,6 +272,9 @@ class RecurrentDecoder(Config):
     embedding: Count = 256
     hidden: Count = 256
     layers: Count = 1
+    first_state: Literal["code", "zero"] = "code"
+    """The state before the first word: a linear map of z (of an LSTM, with the hidden state its tanh), or zero, so that
+    z enters by the inputs alone."""
     skip: bool = False
     """Let z join the input of every layer and the logits too, not only the first layer's input."""
     word_dropout: Share = 0.0

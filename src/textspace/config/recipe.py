@@ -28,6 +28,7 @@ from textspace.config.parts import (
     PseudoInputPrior,
     RecurrentDecoder,
     RecurrentEncoder,
+    ScaledNormalPrior,
     SimplePooling,
     SpikeAndSlabPosterior,
     StandardNormalPrior,
@@ -99,6 +100,7 @@ class Recipe(Config):
             self.posterior, GaussianPosterior | SpikeAndSlabPosterior
         ):
             raise ValueError("prior 'pseudo-inputs' needs a posterior with a density: 'gaussian' or 'spike-and-slab'")
+        self._noise_fits()
         if self.pretrain and self.posterior is None:
             raise ValueError("pretrain needs an encoder to pretrain, and a language model has none")
         self._pooling_fits()
@@ -149,6 +151,27 @@ class Recipe(Config):
         if bits is not None and bits.on == "batch":
             return "objective.free_bits.on 'batch'"
         return "objective 'wae'" if self.objective.kind == "wae" else None
+
+    @property
+    def noise_deviation(self) -> float:
+        """The standard deviation of the noise in codes; 1 but for the printed loss of the VAT paper."""
+        return self.prior.noise_deviation if isinstance(self.prior, ScaledNormalPrior) else 1.0
+
+    def _noise_fits(self) -> None:
+        """Refuse noise that is not standard normal where no loss is defined for it."""
+        if not isinstance(self.prior, ScaledNormalPrior) or self.prior.noise == "standard":
+            return
+        if not isinstance(self.posterior, GaussianPosterior):
+            raise ValueError(
+                f"prior.noise {self.prior.noise!r} scales the noise of posterior 'gaussian': set "
+                "posterior.kind=gaussian, or prior.noise=standard"
+            )
+        if not isinstance(self.objective, ElboObjective) or self.objective.free_bits is not None:
+            with_what = "objective.free_bits" if self.objective.kind == "elbo" else f"objective {self.objective.kind!r}"
+            raise ValueError(
+                f"prior.noise {self.prior.noise!r} has a KL of its own in objective 'elbo', and not with {with_what}: "
+                "set prior.noise=standard, or use objective 'elbo' without free bits"
+            )
 
     def _pooling_fits(self) -> None:
         """Refuse what cannot work with the start token's state, or where every token has a latent of its own."""

@@ -101,6 +101,11 @@ REMEDIES: dict[Literal["collapsed", "overfull"], tuple[Remedy, ...]] = {
             lambda recipe: recipe.objective.kind != "elbo" or _final(recipe, "kl_weight") >= 1,
         ),
         Remedy(
+            "--set prior.noise=standard",
+            "the loss has the KL of the codes, which costs more than the printed one",
+            lambda recipe: recipe.noise_deviation == 1,
+        ),
+        Remedy(
             "--recipe pretrain-free-bits",
             "starts from an autoencoder's codes and then draws them to the prior",
             lambda recipe: recipe.pretrain is not None and _has(recipe, "free_bits"),

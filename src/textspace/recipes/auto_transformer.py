@@ -7,9 +7,11 @@ many hundred steps. The paper does not say whether encoder, decoder and output s
 do, as in Vaswani et al. (2017).
 
 The KL's weight ends at 0.1 and not at the paper's 1, at which codes of tokens collapse whatever the prior's deviation
-s: codes and s can be scaled together, and nothing else changes. The paper's noise is scaled by s once more, which
-makes far codes cheap by s^2 and is no KL of any posterior; that is where its dependence on s comes from (docs/tokens.md
-measures both).
+s: codes and s can be scaled together, and nothing else changes. The paper prints another loss, that of `vat-printed`:
+codes are mean + deviation x e with e from N(0, s^2), and the KL is that of the deviation, with weight 1. In units of s
+that is a standard normal prior whose noise is s times as small, and trains much like an ELBO with KL weight s^2 (.16
+at s = 0.4). Its dependence on s can come from nowhere else (docs/tokens.md measures both). s is a standard deviation,
+as in the paper's equation 6; prior.noise=root-scale reads its diag(s) as a covariance, with a KL weight of about s.
 """
 
 from __future__ import annotations
@@ -69,6 +71,13 @@ _VAT = derived(
 
 RECIPES = [
     _VAT,
+    derived(
+        _VAT,
+        "vat-printed",
+        "`vat` with the loss that its paper prints: noise from N(0, 0.4^2), the KL without it, and a KL weight of 1.",
+        _VAT_2021,
+        {"prior.noise": "scale", "objective.kl_weight.end": 1.0},
+    ),
     derived(
         _VAT,
         "vat-small",

@@ -50,13 +50,25 @@ def with_own_length_of_first_phase(recipe: Recipe) -> Recipe:
     return recipe.but({"pretrain.epochs": recipe.training.epochs})
 
 
+_THERE_WAS_NO_CHOICE = (
+    '"by_length": true',
+    '"start_last": false',
+    '"from_last_decay": false',
+    '"counted": "in_a_row"',
+    '"deviation": "exp"',
+    '"first_state": "code"',
+    '"noise": "standard"',
+    '"per": "code"',
+)
+"""Options that the first versions lacked, with the value that stands for what those did."""
+
+
 def as_first_written(recipe_json: str) -> str:
     """JSON of a recipe in the words of the first versions, for keys: what was made by them is found again."""
     renamed = recipe_json.replace('"precision": "float32"', '"precision": "fp32"')
     if '"kind": "mim"' in renamed:
         renamed = renamed.replace('"criterion": "objective"', '"criterion": "mim"')
-    there_was_no_choice = '"by_length": true|"start_last": false|"from_last_decay": false|"counted": "in_a_row"'
-    return re.sub(rf"\s*({there_was_no_choice}),", "", renamed)
+    return re.sub(rf"\s*({'|'.join(_THERE_WAS_NO_CHOICE)}),", "", renamed)
 
 
 def _counts_shares_of_the_run(options: Any) -> bool:

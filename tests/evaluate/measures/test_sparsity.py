@@ -135,6 +135,7 @@ def test_a_posterior_that_is_the_prior_achieves_what_was_asked(tiny) -> None:
             layer.weight.zero_()
             layer.bias.zero_()
         space.model.posterior.gates[-1].bias.copy_(torch.tensor([raw["alpha"]] * 16 + [raw["beta"]] * 16))
+        space.model.posterior.slab[-1].bias[16:] = math.log(math.expm1(1.0))
     found = sparsity(subject_on(space, tiny_sentences(400) * 4))
     assert value(found, "off_probability") == pytest.approx(0.8, abs=1e-6)
     assert value(found, "off_less_asked") == pytest.approx(0, abs=1e-6)

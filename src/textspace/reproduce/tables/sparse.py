@@ -29,6 +29,7 @@ DBPEDIA = Table(
     ),
     rows=(
         Row("hsvae", "hsvae", seeds=3, in_paper="HSVAE"),
+        Row("hsvae-public-code", "hsvae-public-code", seeds=3, in_paper="HSVAE, its public code"),
         Row("mat-vae", "mat-vae", seeds=3, in_paper="MAT-VAE"),
         Row("vae-dense", "vae-dense", seeds=3, in_paper="VAE"),
         Row("vae-dense-matched", "vae-dense", {"objective.kl_weight": 0.2}, seeds=3, in_paper="VAE, matched"),
