@@ -55,8 +55,21 @@ def as_first_written(recipe_json: str) -> str:
     renamed = recipe_json.replace('"precision": "float32"', '"precision": "fp32"')
     if '"kind": "mim"' in renamed:
         renamed = renamed.replace('"criterion": "objective"', '"criterion": "mim"')
-    there_was_no_choice = '"by_length": true|"start_last": false|"from_last_decay": false'
-    return re.sub(rf"\s*({there_was_no_choice}),", "", renamed)
+    return re.sub(rf"\s*({'|'.join(_THERE_WAS_NO_CHOICE)}),", "", renamed)
+
+
+_THERE_WAS_NO_CHOICE = (
+    '"by_length": true',
+    '"start_last": false',
+    '"from_last_decay": false',
+    '"clip_together": false',
+    '"inner_batches": "epochs"',
+    '"ends": "growth"',
+    '"clip_apart": false',
+    '"clip_dual": true',
+    '"networks": "one"',
+)
+"""Options that the first versions did not have, at the value that they meant; each is followed by another option."""
 
 
 def _counts_shares_of_the_run(options: Any) -> bool:
