@@ -1,5 +1,6 @@
 """The alternating rule: dual functions learn between the steps of the model."""
 
+import json
 import math
 from collections.abc import Iterable
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from helpers import changed, copied, small
 
+from textspace.config import Recipe
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.noise import Noise
@@ -15,6 +17,7 @@ from textspace.recipes import RECIPES
 from textspace.schedules import FINAL, Progress, schedule
 from textspace.train.log import records
 from textspace.train.loop import Trainer
+from textspace.train.resuming import as_first_written
 from textspace.train.updates import Turn
 
 ALTERNATING = small(RECIPES["ivae"])
@@ -232,6 +235,25 @@ def test_starting_weights_are_those_of_the_published_code(tiny) -> None:
             bound = 1 / math.sqrt(layer.in_features)
         assert parameter.abs().max() <= bound
         assert parameter.numel() < 60 or parameter.abs().max() > 0.9 * bound, name
+
+
+def test_an_older_recipe_means_what_it_meant() -> None:
+    """Its files and the keys of its results have none of the new options."""
+    older = ALTERNATING.but(
+        {"objective.networks": "one", "training.update.clip_apart": False, "training.update.clip_dual": True}
+    )
+    plain = json.loads(older.to_json())
+    plain["objective"].pop("networks")
+    plain["training"]["update"].pop("clip_apart")
+    plain["training"]["update"].pop("clip_dual")
+    assert Recipe.parse(plain) == older
+    keyed, published = (json.loads(as_first_written(recipe.to_json())) for recipe in (older, ALTERNATING))
+    assert (keyed["objective"], keyed["training"]["update"]) == (plain["objective"], plain["training"]["update"])
+    assert published["objective"]["networks"] == "both"
+    assert (published["training"]["update"]["clip_apart"], published["training"]["update"]["clip_dual"]) == (
+        True,
+        False,
+    )
 
 
 def test_the_weight_of_the_kl_rises_by_a_tenth_an_epoch_from_a_tenth() -> None:
