@@ -19,8 +19,9 @@ from textspace.model import Model
 from textspace.objectives import build_objective
 from textspace.schedules import Progress
 from textspace.train.processes import Processes
+from textspace.train.rules import build_update
 from textspace.train.stream import BatchStream
-from textspace.train.updates import Turn, build_update
+from textspace.train.updates import Turn
 
 ATTENTIVE = {"kind": "transformer", **SMALL_ATTENTIVE, "layers": 1}
 ENCODERS: dict[str, dict[str, Any]] = {
@@ -75,7 +76,7 @@ def step(recipe: Recipe, split: EncodedSplit, vocabulary: int) -> dict[str, floa
         model = Model(recipe, vocabulary)
         objective = build_objective(recipe, model)
     stream = BatchStream(split, Batches(sentences=8, pieces=2), seed=0)
-    update = build_update(model, objective, recipe.training, Processes("cpu"), stream)
+    update = build_update(model, objective, recipe.training, Processes("cpu"), stream, stream)
     taken = update(stream.next_batch, Turn(0, Progress(0, 0.0, 0.0), 1e-3))
     return dict(zip(taken.names, taken.values.tolist(), strict=True))
 

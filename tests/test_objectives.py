@@ -441,7 +441,7 @@ def test_mutual_information_needs_densities(tiny) -> None:
 
 @pytest.fixture(params=["posterior", "aggregated"])
 def dual_model(request, tiny) -> Model:
-    changes = {"objective.of": request.param, "posterior.layers": 1, "objective.dual.hidden": 16}
+    changes = {"objective.of": request.param, "objective.networks": "one", "posterior.layers": 1}
     return Model(small(RECIPES["ivae"]).but(changes), len(tiny.tokenizer)).eval()
 
 
@@ -475,8 +475,44 @@ def test_the_dual_term_moves_the_encoder_through_the_codes_alone(dual_model: Mod
 
 def test_the_dual_function_sees_the_sentence_or_the_code_alone(tiny) -> None:
     for of, inputs in (("posterior", 16 + 4), ("aggregated", 4)):
-        model = Model(small(RECIPES["ivae"]).but({"objective.of": of}), len(tiny.tokenizer))
+        recipe = small(RECIPES["ivae"]).but({"objective.of": of})
+        model = Model(recipe.but({"objective.networks": "one"}), len(tiny.tokenizer))
         assert model.dual.network[0].in_features == inputs
+        both = Model(recipe, len(tiny.tokenizer)).dual
+        assert getattr(both, of).network[0].in_features == inputs
+
+
+@pytest.mark.parametrize(("of", "weighted"), [("posterior", "dual_kl"), ("aggregated", "dual_marginal_kl")])
+def test_of_two_dual_functions_one_is_part_of_the_loss(of: str, weighted: str, tiny) -> None:
+    model = Model(small(RECIPES["ivae"]).but({"objective.of": of}), len(tiny.tokenizer)).eval()
+    batch = make_batch(tiny.encoded.splits["train"], np.arange(16))
+    noise = Noise(0, 0, batch.rows_B)
+    passed = model(batch, noise, 2)
+    terms = build_objective(model.recipe, model)(passed, NOW)
+    z_SBZ, prior_SBZ = passed.sites["z"].value_SBZ, noise.normal("prior draws", (4,), 2)
+    forms = {
+        "dual_kl": dual_kl(model.dual.posterior, passed.features_BH, z_SBZ, prior_SBZ),
+        "dual_marginal_kl": dual_kl(model.dual.aggregated, passed.features_BH, z_SBZ, prior_SBZ),
+    }
+    assert not torch.allclose(*forms.values())
+    for name, values_B in forms.items():
+        torch.testing.assert_close(terms.terms[name].values, values_B)
+    assert terms.weights == {"reconstruction": 1.0, weighted: 0.1}
+    # The mean of exp v at draws of the prior has no gradient in encoder and decoder.
+    of_model = [p for name, p in model.named_parameters() if name.startswith(("encoder", "posterior"))]
+    v = model.dual.posterior if of == "posterior" else model.dual.aggregated
+    found = torch.autograd.grad(terms.terms[weighted].values.mean(), of_model, retain_graph=True)
+    truth = torch.autograd.grad(v(passed.features_BH, z_SBZ).mean(), of_model)
+    for one, other in zip(found, truth, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("of", "networks"), [("posterior", "one"), ("aggregated", "both")])
+def test_a_point_has_no_kl_that_a_dual_function_could_learn(of: str, networks: str, tiny) -> None:
+    changes = {"posterior": {"kind": "delta"}, "objective.of": of, "objective.networks": networks}
+    recipe = small(RECIPES["ivae"].but(changes))
+    with pytest.raises(TextspaceError, match=r"set objective.of=aggregated and objective.networks=one, or use"):
+        build_objective(recipe, Model(recipe, len(tiny.tokenizer)))
 
 
 # Wasserstein autoencoders

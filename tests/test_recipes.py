@@ -20,6 +20,22 @@ from textspace.space import Space
 from textspace.train.log import records
 
 FROZEN = json.loads((Path(__file__).parent / "train" / "frozen_losses.json").read_text())
+FROZEN_OLDER = json.loads((Path(__file__).parent / "train" / "frozen_losses_of_older_options.json").read_text())
+OLDER_AGGRESSIVE = {"training.update": {"kind": "aggressive"}}
+OLDER_IMPLICIT = {
+    "initial.embeddings": 0.1,
+    "objective.kl_weight.over": 10,
+    "objective.networks": "one",
+    "training.update.clip_apart": False,
+    "training.update.clip_dual": True,
+}
+OLDER = {
+    "vae-aggressive": OLDER_AGGRESSIVE,
+    "vae-aggressive-no-anneal": OLDER_AGGRESSIVE,
+    "ivae": OLDER_IMPLICIT,
+    "ivae-mi": OLDER_IMPLICIT,
+}
+"""What these recipes were before they had the options of the published code."""
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +136,15 @@ def test_short_runs_lose_what_they_always_lost(name: str, tiny, runs: Path) -> N
     np.testing.assert_allclose(losses, FROZEN[name], rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", OLDER)
+def test_recipes_with_their_older_options_lose_what_they_lost(name: str, tiny, runs: Path) -> None:
+    recipe = small(RECIPES[name].but(OLDER[name])).but({"training.steps": 12})
+    trainer = trainer_on(tiny, recipe, runs / f"{name} older")
+    trainer.run()
+    losses = [line["loss"] for line in records(trainer.folder / "steps.jsonl", "step")]
+    np.testing.assert_allclose(losses, FROZEN_OLDER[name], rtol=1e-4)
+
+
 def test_no_recipe_has_frozen_losses_but_those_there_are() -> None:
     assert FROZEN.keys() == RECIPES.keys()
 
@@ -218,7 +243,14 @@ DIFFERENCES: dict[tuple[str, str], dict[str, Any]] = {
     ("skip-vae-no-anneal", "skip-vae"): {"objective.kl_weight": 1.0},
     ("vae-aggressive", "vae"): {
         **LSTM_1024,
-        "training.update": {"kind": "aggressive", "window": 15, "cap": 100},
+        "training.update": {
+            "kind": "aggressive",
+            "clip_together": True,
+            "inner_batches": "replacement",
+            "ends": "fall",
+            "window": 15,
+            "cap": 99,
+        },
         "objective.kl_weight": WARM_UP | {"start": 0.1},
     },
     ("vae-aggressive-no-anneal", "vae-aggressive"): {"objective.kl_weight": 1.0},
@@ -393,9 +425,12 @@ def test_the_implicit_recipes_have_the_papers_settings() -> None:
         512,
     )
     weight = objective.kl_weight
-    assert (weight.kind, weight.start, weight.end, weight.over, weight.unit) == ("linear", 0.1, 1.0, 10, "epochs")
+    assert (weight.kind, weight.start, weight.end, weight.over, weight.unit) == ("linear", 0.1, 1.0, 9, "epochs")
+    assert objective.networks == "both"
+    assert (ivae.initial.weights, ivae.initial.embeddings) == (0.01, 0.01)
     update = training.update
     assert (update.kind, update.dual_steps) == ("alternating", 5)
+    assert (update.clip_apart, update.clip_dual, training.clip) == (True, False, 5.0)
     assert (update.optimizer.kind, update.optimizer.lr) == ("adam", 1e-5)
     assert (training.optimizer.kind, training.optimizer.lr) == ("adam", 8e-4)
     assert (training.epochs, training.plateau, training.criterion, ivae.pretrain) == (40, None, "last", None)

@@ -171,7 +171,7 @@ CHANGES: list[tuple[str, dict[str, Any], set[str]]] = [
             *(f"decoder {part}" for part in ("output weight", "first state weight", "first state bias")),
         },
     ),
-    ("ivae", {"objective.of": "aggregated"}, {"dual network hidden 0 weight"}),
+    ("ivae", {"objective.networks": "one"}, set()),
     ("vat", {"encoder.layers": 3, "decoder.layers": 1}, set()),
     ("vat", {"encoder.norm": "before", "prior.learned": True}, set()),
     (
@@ -302,7 +302,7 @@ def test_pytorchs_modules_have_these_rules() -> None:
 def test_a_recipes_bounds() -> None:
     """Of embeddings, and of all other weights but those of the dual function."""
     changes = {"objective.dual.hidden": 64, "initial": {"weights": 0.05, "embeddings": 0.2}, "latent.dim": 8}
-    recipe = small(RECIPES["ivae"]).but(changes | {"objective.of": "aggregated"})
+    recipe = small(RECIPES["ivae"]).but(changes | {"objective.of": "aggregated", "objective.networks": "one"})
     for (role, name), value in values(recipe, 1000).items():
         inputs = 8 if name.startswith("network hidden 0") else 64
         own = 1 / math.sqrt(inputs)

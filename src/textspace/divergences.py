@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from textspace.config import DualFunction as DualFunctionConfig
+from textspace.config import DualKlObjective
 from textspace.networks import perceptron
 from textspace.start_values import declared
 
-__all__ = ["DualFunction", "dual_kl", "mmd", "mmd_per_dimension"]
+__all__ = ["DualFunction", "DualPair", "build_dual", "dual_kl", "dual_kls", "mmd", "mmd_per_dimension"]
 
 Kernel = Literal["inverse-multiquadratic", "gaussian"]
 PAIRS_AT_ONCE = 2**22
@@ -135,6 +136,33 @@ class DualFunction(nn.Module):
         if self.takes_features:
             inputs = [features_BH.detach().expand(len(z_SBZ), -1, -1), z_SBZ]
         return self.network(torch.cat(inputs, dim=2)).squeeze(2)
+
+
+class DualPair(nn.Module):
+    """Two log-ratios: that of q(z | x) and the prior, and that of the codes of all sentences and the prior."""
+
+    def __init__(self, config: DualFunctionConfig, features: int, dim: int) -> None:
+        super().__init__()
+        self.posterior = declared("of posteriors", DualFunction(config, features, dim))
+        self.aggregated = declared("of all codes", DualFunction(config, 0, dim))
+
+
+def build_dual(config: DualKlObjective, features: int, dim: int) -> DualFunction | DualPair:
+    """The dual functions that an objective trains."""
+    if config.networks == "both":
+        return DualPair(config.dual, features, dim)
+    return DualFunction(config.dual, features if config.of == "posterior" else 0, dim)
+
+
+def dual_kls(dual: DualFunction | DualPair, features_BH: Tensor, z_SBZ: Tensor, prior_SBZ: Tensor) -> dict[str, Tensor]:
+    """The dual forms of each sentence (B) by name: of one function it is `dual_kl`, whatever the function sees; of two
+    `dual_kl` is KL(q(z | x) || p(z)), and `dual_marginal_kl` is KL(q(z) || p(z))."""
+    if isinstance(dual, DualFunction):
+        return {"dual_kl": dual_kl(dual, features_BH, z_SBZ, prior_SBZ)}
+    return {
+        "dual_kl": dual_kl(dual.posterior, features_BH, z_SBZ, prior_SBZ),
+        "dual_marginal_kl": dual_kl(dual.aggregated, features_BH, z_SBZ, prior_SBZ),
+    }
 
 
 def dual_kl(v: DualFunction, features_BH: Tensor, z_SBZ: Tensor, prior_SBZ: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.distributions import Distribution
 from textspace.config import DualKlObjective, Recipe
 from textspace.decoders import build_decoder
 from textspace.distributions import SpikeAndSlab, centre, draw, moments
-from textspace.divergences import DualFunction
+from textspace.divergences import build_dual
 from textspace.encoders import PretrainedEncoder, build_encoder
 from textspace.noise import Noise
 from textspace.pooling import POOLINGS
@@ -60,8 +60,7 @@ class Model(nn.Module):
                 self.posterior = POSTERIORS[recipe.posterior.kind](*parts, **noise)
                 self.prior = PRIORS[recipe.prior.kind](recipe.prior, recipe.latent, self.posterior)
                 if isinstance(recipe.objective, DualKlObjective):
-                    seen = self.encoder.size if recipe.objective.of == "posterior" else 0
-                    self.dual = DualFunction(recipe.objective.dual, seen, recipe.latent.dim)
+                    self.dual = build_dual(recipe.objective, self.encoder.size, recipe.latent.dim)
             dim = None if recipe.posterior is None else recipe.latent.dim
             self.decoder = build_decoder(recipe.decoder, vocabulary, dim, recipe.is_token_level)
             if recipe.share_embeddings and self.encoder is not None and not isinstance(self.encoder, PretrainedEncoder):

@@ -26,7 +26,7 @@ from textspace.config import (
     WaeObjective,
 )
 from textspace.distributions import Delta, Mixture, SpikeAndSlab
-from textspace.divergences import dual_kl, mmd, mmd_per_dimension
+from textspace.divergences import dual_kls, mmd, mmd_per_dimension
 from textspace.errors import TextspaceError
 from textspace.model import Model
 from textspace.noise import Noise
@@ -234,35 +234,40 @@ class Mim(_PerSentence):
 
 
 class DualKl(_PerSentence):
-    """-log p(x | z) + weight x (E_q[v] - E_p[exp v] + 1), z from a sampler, v the model's dual function.
+    """-log p(x | z) + weight x (E_q[v] - E_p[exp v] + 1), z from a sampler, v a dual function of the model.
 
     The second term is a lower bound on KL(q(z | x) || p(z)) [Fang et al. 2019], or on KL(q(z) || p(z)) where v sees z
-    alone, and so the sum may lie below the negative log-likelihood: it is no bound on it.
+    alone, and so the sum may lie below the negative log-likelihood: it is no bound on it. Where both dual functions
+    are trained, the one that is not part of the loss is a monitor.
     """
 
     def __init__(self, config: DualKlObjective, model: Model) -> None:
         posterior = needs_latent("dual-kl", model)
-        if config.of == "posterior" and posterior.distributions["z"] is Delta:
+        if (config.of == "posterior" or config.networks == "both") and posterior.distributions["z"] is Delta:
             raise TextspaceError(
                 "objective 'dual-kl' has no bound to learn with posterior 'delta', whose KL is infinite: set "
-                "objective.of=aggregated, or use posterior 'implicit'"
+                "objective.of=aggregated and objective.networks=one, or use posterior 'implicit'"
             )
         self.kl_weight = schedule(config.kl_weight)
+        self.weighted = "dual_marginal_kl" if (config.of, config.networks) == ("aggregated", "both") else "dual_kl"
+        """The dual form that is part of the loss."""
         self.model = model
 
     def __call__(self, passed: Pass, progress: Progress, others: Others = NO_OTHERS) -> Terms:
-        dual = Term(self.dual(passed.features_BH, passed.sites["z"], passed.noise, "prior draws"))
-        terms = {"reconstruction": _reconstruction(passed), "dual_kl": dual}
+        forms = self.dual(passed.features_BH, passed.sites["z"], passed.noise, "prior draws")
+        terms = {"reconstruction": _reconstruction(passed)} | {name: Term(kl_B) for name, kl_B in forms.items()}
         return _weighted(self, terms, progress)
 
     def weight(self, term: str, progress: Progress) -> float | None:
-        return self.kl_weight(progress) if term == "dual_kl" else 1.0
+        if term == "reconstruction":
+            return 1.0
+        return self.kl_weight(progress) if term == self.weighted else None
 
-    def dual(self, features_BH: Tensor | None, site: Site, noise: Noise, stream: str) -> Tensor:
-        """The dual form of each sentence, with draws of the prior from a stream of its own."""
+    def dual(self, features_BH: Tensor | None, site: Site, noise: Noise, stream: str) -> dict[str, Tensor]:
+        """The dual forms of each sentence, with draws of the prior from a stream of its own."""
         if self.model.dual is None or features_BH is None:
             raise ValueError("the model has no dual function")
-        return dual_kl(self.model.dual, features_BH, site.value_SBZ, site.prior_draws(noise, stream))
+        return dual_kls(self.model.dual, features_BH, site.value_SBZ, site.prior_draws(noise, stream))
 
 
 class Wae:

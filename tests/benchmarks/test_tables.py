@@ -39,10 +39,26 @@ def test_every_row_of_a_table_has_its_settings_once() -> None:
 
 
 IVAE = ("ivae", "ivae-mi")
-KEPT_OTHERWISE = {
+AGGRESSIVE = {
+    "ptb-remedies_60_epochs/vae-aggressive-seed0",
+    "ptb-remedies_60_epochs/vae-aggressive-seed1",
+    "ptb-remedies_60_epochs/vae-aggressive-seed2",
+    "yahoo-pooling_42_epochs/vae-aggressive-seed0",
+    "yahoo-pooling_42_epochs/vae-aggressive-no-anneal-seed0",
+    "yahoo-remedies_14_epochs/vae-aggressive-seed0",
+    "yelp-combinations_10_epochs/one-embedding-aggressive-seed0",
+    "yelp-combinations_10_epochs/one-embedding-pooled-aggressive-seed0",
+    "yelp-few-labels_12_epochs/vae-aggressive-seed0",
+    "yelp-pooling_42_epochs/vae-aggressive-seed0",
+    "yelp-pooling_42_epochs/vae-aggressive-no-anneal-seed0",
+}
+"""Runs that clipped each side alone, and watched the mutual information of the whole set: the recipe now does as the
+published code does."""
+KEPT_OTHERWISE = AGGRESSIVE | {
     f"{results}/{row}-seed0" for results in ("yahoo-pooling_14_epochs", "yelp-pooling_42_epochs") for row in IVAE
 }
-"""Runs whose weights are not the last epoch's, as the recipes keep them now: they are listed to be run again."""
+"""Runs of recipes that have changed since: they are listed to be run again. Those of `ivae` and `ivae-mi` kept other
+weights than the last epoch's, trained one dual function, and clipped otherwise."""
 CYCLIC = "vae-cyclic-seed0"
 TRAINED_OTHERWISE = {
     *(f"{results}/{CYCLIC}" for results in ("yelp-few-labels_12_epochs", "captions-text_10_epochs")),

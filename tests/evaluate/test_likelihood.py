@@ -225,7 +225,13 @@ def test_perplexity_and_its_error(test_split, tiny_model) -> None:
 
 # Models trained with the dual form of the KL
 
-IMPLICIT = {"posterior.layers": 1, "posterior.hidden": 16, "objective.dual.hidden": 16, "initial.weights": 0.6}
+IMPLICIT = {
+    "posterior.layers": 1,
+    "posterior.hidden": 16,
+    "objective.dual.hidden": 16,
+    "objective.networks": "one",
+    "initial": {"weights": 0.6, "embeddings": 0.1},
+}
 
 
 @pytest.fixture(scope="module")
@@ -236,7 +242,7 @@ def implicit(tiny) -> Model:
 @pytest.fixture
 def gaussian_with_dual(tiny) -> Model:
     """A Gaussian posterior trained with the dual form, whose KL is known too."""
-    recipe = small(RECIPES["ivae"]).but({"posterior": {"kind": "gaussian"}, "objective.dual.hidden": 16})
+    recipe = small(RECIPES["ivae"]).but({"posterior": {"kind": "gaussian"}, "objective.networks": "one"})
     model = Model(recipe.but({"initial.weights": 0.6, "initial.embeddings": 1.0}), len(tiny.tokenizer)).eval()
     with torch.no_grad():
         model.posterior.log_variance.bias.fill_(-2.0)
@@ -269,8 +275,8 @@ def test_the_dual_form_says_that_it_is_a_lower_bound(tiny, test_split, of: str, 
     assert "no bound on NLL" in estimates["dual_elbo"].name
     kl = {"posterior": "KL(q(z|x) || p(z))", "aggregated": "KL(q(z) || p(z))"}[of]
     assert kl in estimates["dual_kl"].name
-    # neither KL nor ELBO are known, nor is there a perplexity of something that is no likelihood
-    assert not {"kl", "elbo", "elbo_ppl_word", "dual_elbo_ppl_word"} & estimates.keys()
+    assert not {"kl", "elbo", "elbo_ppl_word", "dual_marginal_kl", "dual_mi"} & estimates.keys()  # which nobody knows
+    assert "no bound on NLL" in estimates["dual_elbo_ppl_word"].name  # as the paper prints it
     assert ("nll" in estimates) == (samples > 0)
     if samples:
         assert estimates["nll"].bound == "upper"
@@ -293,6 +299,75 @@ def test_the_dual_form_is_measured_with_one_draw_of_posterior_and_prior(implicit
     assert estimates["dual_kl"].value == pytest.approx(truth_B.mean().item(), abs=1e-5)
     together = estimates["reconstruction"].value + max(estimates["dual_kl"].value, 0)
     assert estimates["dual_elbo"].value == pytest.approx(together)
+
+
+@pytest.fixture(params=["ivae", "ivae-mi"])
+def with_both(request, tiny) -> Model:
+    recipe = small(RECIPES[request.param]).but(IMPLICIT | {"objective.networks": "both"})
+    return Model(recipe, len(tiny.tokenizer)).eval()
+
+
+def test_both_dual_forms_and_their_difference_are_reported(with_both: Model, test_split) -> None:
+    """Functions that are a constant c have the dual form c - e^c + 1, whatever the samples are."""
+    with torch.no_grad():
+        for function, constant in ((with_both.dual.posterior, 0.5), (with_both.dual.aggregated, -0.25)):
+            function.network[-1].weight.zero_()
+            function.network[-1].bias.fill_(constant)
+    form, marginal = (c - math.exp(c) + 1 for c in (0.5, -0.25))
+    for samples in (0, 5):
+        measured = likelihood(with_both, test_split, samples=samples)
+        estimates = measured.estimates()
+        assert estimates["dual_kl"].value == pytest.approx(form, abs=1e-5)
+        assert estimates["dual_marginal_kl"].value == pytest.approx(marginal, abs=1e-5)
+        assert estimates["dual_mi"].value == pytest.approx(form - marginal, abs=1e-5)
+        assert "dual form of KL(q(z|x) || p(z)), lower bound" in estimates["dual_kl"].name
+        assert "dual form of KL(q(z) || p(z)), lower bound" in estimates["dual_marginal_kl"].name
+        assert [estimates[name].bound for name in ("dual_kl", "dual_marginal_kl", "dual_mi")] == ["lower"] * 2 + [
+            "none"
+        ]
+        assert estimates["dual_elbo"].value == pytest.approx(estimates["reconstruction"].value)  # the form is below 0
+
+
+def test_what_a_dual_model_reports_rests_on_128_samples_of_each_sentence(with_both: Model, test_split) -> None:
+    drawn, reconstructed, rows = [], [], []
+
+    def watch(passed) -> None:
+        drawn.append(passed.sites["z"].value_SBZ)
+        reconstructed.append(-passed.log_px_SB.double())
+        rows.append(passed.batch.rows_B)
+
+    measured = likelihood(with_both, test_split, samples=3, chunk=50, watch=watch)
+    z_SBZ = torch.cat(drawn)
+    assert len(z_SBZ) == 128
+    assert len(set(z_SBZ[:, 0, 0].tolist())) == 128
+    found_N = torch.cat(reconstructed).mean(0).numpy()
+    np.testing.assert_allclose(measured.reconstruction_N[rows[0]], found_N, atol=1e-4)
+    batch = make_batch(test_split, np.arange(len(test_split)))
+    noise = Noise(0, 0, batch.rows_B)
+    with torch.no_grad():
+        features_BH = with_both.features(batch.encoder)
+        z_SBZ = with_both.sites(features_BH, noise, 128)["z"].value_SBZ
+        prior_SBZ = noise.normal("prior draws", (4,), 128)
+        pair = with_both.dual
+        of_both = [dual_kl(v, features_BH, z_SBZ, prior_SBZ).numpy() for v in (pair.posterior, pair.aggregated)]
+    np.testing.assert_allclose(measured.dual_kl_N, of_both[0], atol=1e-5)
+    np.testing.assert_allclose(measured.dual_marginal_kl_N, of_both[1], atol=1e-5)
+    estimates = measured.estimates()
+    assert estimates["dual_kl"].settings["dual_samples"] == 128
+    tokens = int(measured.counts_N["word"].sum())
+    total = measured.reconstruction_N.sum() + max(measured.dual_kl_N.sum(), 0)
+    assert estimates["dual_elbo_ppl_word"].value == pytest.approx(math.exp(total / tokens), rel=1e-6)
+    assert likelihood(with_both, test_split).settings["dual_samples"] == 1  # in validations
+
+
+def test_sentences_have_both_dual_forms_among_their_numbers(with_both: Model, test_split) -> None:
+    measured = likelihood(with_both, test_split)
+    assert [row["dual_marginal_kl"] for row in measured.rows()] == measured.dual_marginal_kl_N.tolist()
+    some = measured.of_rows(np.array([3, 1]))
+    assert some.dual_marginal_kl_N.tolist() == measured.dual_marginal_kl_N[[3, 1]].tolist()
+    shares = [likelihood(with_both, test_split, batch_tokens=30, share=(i, 2)) for i in range(2)]
+    whole = shares[0].summed_with(lambda part: part + torch.from_numpy(shares[1].dual_marginal_kl_N))
+    np.testing.assert_allclose(whole.dual_marginal_kl_N, measured.dual_marginal_kl_N, atol=1e-5)
 
 
 def test_a_gaussian_posterior_with_a_dual_form_has_its_closed_kl_too(gaussian_with_dual: Model, tiny) -> None:

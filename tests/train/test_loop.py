@@ -377,7 +377,7 @@ def test_a_validation_that_is_not_finite_is_told_and_goes_on(trainer_of, monkeyp
 
     def badly_fitted() -> None:
         with torch.no_grad():
-            trainer.model.dual.network[-1].bias.fill_(89.0)
+            trainer.model.dual.posterior.network[-1].bias.fill_(89.0)
         end_epoch()
 
     monkeypatch.setattr(trainer, "_end_epoch", badly_fitted)

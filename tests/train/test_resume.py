@@ -36,6 +36,9 @@ KINDS = {
     "aggressive": small(RECIPES["vae-aggressive"]).but(
         OFTEN | {"training.update.window": 3, "training.update.cap": 5, "training.epochs": 1}
     ),
+    "aggressive in its own order": small(RECIPES["vae-aggressive"])
+    .but({"training.update": {"kind": "aggressive", "window": 3, "cap": 5}})
+    .but(OFTEN | {"training.epochs": 1}),
     "alternating": small(RECIPES["ivae"]).but(OFTEN),
 }
 
@@ -96,6 +99,7 @@ def undisturbed(workplace: Path) -> Callable[[str], Outcome]:
         pytest.param("two phases", Death("pretrain-free-bits", 2), None, id="at the start of the second phase"),
         pytest.param("two phases", Death("pretrain-free-bits", 14), 12, id="in the second phase"),
         pytest.param("aggressive", Death("vae-aggressive", 10), 10, id="while the encoder catches up"),
+        pytest.param("aggressive in its own order", Death("vae-aggressive", 10), 10, id="in its own order"),
         pytest.param("alternating", Death("ivae", 18), 15, id="between the dual's steps and the model's"),
     ],
 )
@@ -112,7 +116,7 @@ def test_a_killed_run_resumes_to_the_same_bits(
         assert state["step"] == saved
     if death.writing > 0:
         assert list((folder / "checkpoints").glob(".writing-*")), "it died in the middle of writing"
-    if kind == "aggressive":
+    if kind.startswith("aggressive"):
         rule = state["update_rule"]
         assert (rule["aggressive"], rule["inner_steps"]) == (True, 4), "the checkpoint lies within the second window"
         assert 0 < rule["best_window"] < 10
@@ -166,6 +170,9 @@ SHARED = {
     "wae": small(RECIPES["wae"]),
     "dual": small(RECIPES["ivae"]),
     "aggressive": small(RECIPES["vae-aggressive"]),
+    "aggressive in its own order": small(RECIPES["vae-aggressive"]).but(
+        {"training.update": {"kind": "aggressive", "window": 2, "cap": 3}}
+    ),
     "two phases": small(RECIPES["pretrain-free-bits"]),
     "pretrained encoder": small(RECIPES["b-hsvae"]),
     "averaged over tokens": small(RECIPES["vat"]),

@@ -125,13 +125,20 @@ def test_objectives_that_have_a_name_of_their_own(name: str, number: str, tiny) 
     assert found["objective"] == pytest.approx(found[number], rel=1e-6)
 
 
-def test_a_dual_function_that_fits_badly_is_no_gain(tiny) -> None:
-    recipe = small(RECIPES["ivae"])
+@pytest.mark.parametrize(
+    ("name", "function", "form"),
+    [
+        ("ivae", "posterior", "dual_kl"),
+        ("ivae-mi", "aggregated", "dual_marginal_kl"),
+    ],
+)
+def test_a_dual_function_that_fits_badly_is_no_gain(name: str, function: str, form: str, tiny) -> None:
+    recipe = small(RECIPES[name])
     model = Model(recipe, len(tiny.tokenizer)).eval()
     with torch.no_grad():
-        model.dual.network[-1].bias += 3.0  # exp(v) is then far above v + 1
+        getattr(model.dual, function).network[-1].bias += 3.0  # exp(v) is then far above v + 1
     found = validate(model, tiny.encoded.splits["valid"], recipe, build_objective(recipe, model), Processes("cpu"))
-    assert found["dual_kl"] < -5
+    assert found[form] < -5
     assert found["objective"] == pytest.approx(found["reconstruction"])
 
 

@@ -112,6 +112,9 @@ class DualKlObjective(Config):
     of: Literal["posterior", "aggregated"] = "posterior"
     """KL(q(z | x) || p(z)) with v on (x, z); or KL(q(z) || p(z)) with v on z alone, which leaves the mutual
     information free."""
+    networks: Literal["one", "both"] = "one"
+    """Train the dual function of this KL only, or those of both KLs: one is part of the loss, both are reported, and
+    their difference is a mutual information."""
     dual: DualFunction = DualFunction()
 
 

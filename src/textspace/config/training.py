@@ -82,19 +82,33 @@ class AggressiveUpdate(Config):
     """Before each step of the decoder the encoder takes many, until the mutual information stops growing."""
 
     kind: Literal["aggressive"] = "aggressive"
+    clip_together: bool = False
+    """Whether `training.clip` limits the gradient of encoder and decoder together while one side moves, and not that of
+    the moving side alone: this shortens steps of the encoder where the decoder's gradient is large."""
+    inner_batches: Literal["epochs", "replacement"] = "epochs"
+    """Batches of the encoder's own steps: `epochs` goes through the data in an order of its own; `replacement` begins
+    with the batch of the coming decoder step, and draws the others from the epoch's batches with replacement."""
+    ends: Literal["growth", "fall"] = "growth"
+    """When both sides begin to move together: `growth`, after the first epoch in which the mutual information of the
+    validation set grows by less than 0.01 nats; `fall`, after the first epoch in which the mutual information within
+    validation minibatches falls, however little."""
     window: Count = 15
-    """The encoder goes on while its loss per token over this many steps is below that of the window before."""
+    """The encoder stops when its loss per token over this many steps is above that of the window before."""
     cap: Count = 100
     """At most so many encoder steps before a decoder step."""
 
 
 class AlternatingUpdate(Config):
-    """Before each step of the model the dual function of objective 'dual-kl' takes some."""
+    """Before each step of the model the dual functions of objective 'dual-kl' take some."""
 
     kind: Literal["alternating"] = "alternating"
+    clip_apart: bool = False
+    """Whether `training.clip` limits the gradients of encoder and decoder one by one, and not together."""
+    clip_dual: bool = True
+    """Whether `training.clip` limits the gradient of the dual functions too."""
     dual_steps: Count = 5
     optimizer: Optimizer = Optimizer(kind="adam", lr=1e-5)
-    """Of the dual function; `training.plateau` does not lower its learning rate."""
+    """Of the dual functions; `training.plateau` does not lower its learning rate."""
 
 
 UpdateConfig = Annotated[JointUpdate | AggressiveUpdate | AlternatingUpdate, Field(discriminator="kind")]

@@ -40,6 +40,9 @@ END_WORDS: Mapping[EndToken, str] = {
 }
 """What the name of an estimate says of how sentences end."""
 
+_WITHOUT_END = ("kl", "dual_kl", "dual_marginal_kl", "dual_mi")
+"""Estimates of codes alone: they are the same however sentences end."""
+
 Floats = NDArray[np.float64]
 Normalisation = Literal["word", "token", "character"]
 
@@ -81,6 +84,8 @@ class Likelihood:
     """log p(x_t | x_<t, z) of every token, averaged over samples, when asked for."""
     dual_kl_N: Floats | None = None
     """The dual form of the KL where the model was trained with it: a lower bound on the KL in expectation."""
+    dual_marginal_kl_N: Floats | None = None
+    """The dual form of KL(q(z) || p(z)), where the model has a dual function for each of the two KLs."""
     mim_N: Floats | None = None
     """The A-MIM loss where the model was trained with it."""
     under: dict[str, Weighted] = field(default_factory=dict)
@@ -103,12 +108,7 @@ class Likelihood:
             name = f"KL(q || p) of {' and '.join(self.kl_N)} together"
             found["kl"] = self._mean(name, np.sum(list(self.kl_N.values()), axis=0), "none", better=None)
         if self.dual_kl_N is not None:
-            name = f"dual form of {self.settings['dual_kl_of']}, lower bound on it"
-            found["dual_kl"] = self._mean(name, self.dual_kl_N, "lower", better=None)
-            # A dual function that fits badly gives a bound far below 0, where 0 is the better one: no KL lies below it.
-            whole_N = self.reconstruction_N + (self.dual_kl_N if self.dual_kl_N.mean() > 0 else 0)
-            name = "reconstruction + dual form of the KL (or 0 if that is more), lower bound on the negative ELBO"
-            found["dual_elbo"] = self._mean(f"{name}, no bound on NLL", whole_N, "lower")
+            found |= self._dual_forms(self.dual_kl_N)
         if self.mim_N is not None:
             name = "A-MIM loss, -(log p(x|z) + 1/2 (log q(z|x) + log P(z))), without the constant H(x)/2"
             found["mim"] = self._mean(f"{name}; no bound on NLL", self.mim_N, "none")
@@ -126,9 +126,8 @@ class Likelihood:
         for key, weighted in self.under.items():
             found |= self._weighted(f"_{key}", weighted)
         gates = f", {self.settings['gates']} gates" if "gates" in self.settings else ""
-        # Codes have no end, and so the KL is the same however sentences end.
         return {
-            key: replace(each, name=each.name + gates + ("" if key.startswith(("kl", "dual_kl")) else self.end_words))
+            key: replace(each, name=each.name + gates + ("" if key.startswith(_WITHOUT_END) else self.end_words))
             for key, each in found.items()
         }
 
@@ -136,7 +135,12 @@ class Likelihood:
         """Every sentence's numbers under the names `estimates` uses, with its tokens' log-probabilities if kept."""
         columns = {"nll": self.nll_N, "elbo": self.elbo_N, "reconstruction": self.reconstruction_N}
         columns |= {"kl" if len(self.kl_N) == 1 else f"kl_{name}": kl_N for name, kl_N in self.kl_N.items()}
-        columns |= {"dual_kl": self.dual_kl_N, "mim": self.mim_N, "log_length": self.log_length_N}
+        columns |= {
+            "dual_kl": self.dual_kl_N,
+            "dual_marginal_kl": self.dual_marginal_kl_N,
+            "mim": self.mim_N,
+            "log_length": self.log_length_N,
+        }
         columns |= {f"nll_{key}": weighted.nll_N for key, weighted in self.under.items()}
         for row in range(len(self)):
             numbers: dict[str, Any] = {name: float(c[row]) for name, c in columns.items() if c is not None}
@@ -174,6 +178,7 @@ class Likelihood:
             kl_per_dimension={name: whole(kl) for name, kl in self.kl_per_dimension.items()},
             elbo_N=whole_if_any(self.elbo_N),
             dual_kl_N=whole_if_any(self.dual_kl_N),
+            dual_marginal_kl_N=whole_if_any(self.dual_marginal_kl_N),
             mim_N=whole_if_any(self.mim_N),
             nll_N=whole_if_any(self.nll_N),
             effective_samples_N=whole_if_any(self.effective_samples_N),
@@ -193,6 +198,22 @@ class Likelihood:
         """What names say of how sentences end, and of what was given besides."""
         words = next(words for end, words in END_WORDS.items() if end == self.settings["end_token"])
         return words + (f", given {given}" if (given := self.settings.get("given")) else "")
+
+    def _dual_forms(self, dual_kl_N: Floats) -> dict[str, Estimate]:
+        """The dual forms, what they come to together with the reconstruction, and their difference."""
+        name = f"dual form of {self.settings['dual_kl_of']}, lower bound on it"
+        found = {"dual_kl": self._mean(name, dual_kl_N, "lower", better=None)}
+        # A dual function that fits badly gives a bound far below 0, where 0 is the better one: no KL lies below it.
+        whole_N = self.reconstruction_N + (dual_kl_N if dual_kl_N.mean() > 0 else 0)
+        name = "reconstruction + dual form of the KL (or 0 if that is more), lower bound on the negative ELBO, "
+        found |= self._with_perplexities("dual_elbo", f"{name}no bound on NLL", whole_N, "lower")
+        if (marginal_N := self.dual_marginal_kl_N) is not None:
+            name = "dual form of KL(q(z) || p(z)), lower bound on it"
+            found["dual_marginal_kl"] = self._mean(name, marginal_N, "lower", better=None)
+            name = "mutual information as the difference of the dual forms of KL(q(z|x) || p(z)) and KL(q(z) || p(z)), "
+            name += "two lower bounds: no bound, and with no largest value"
+            found["dual_mi"] = self._mean(name, dual_kl_N - marginal_N, "none", better=None)
+        return found
 
     def _weighted(self, key: str, weighted: Weighted) -> dict[str, Estimate]:
         settings = self.settings | weighted.settings

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.distributions import Distribution, Normal
 
 from textspace.config import DualKlObjective, MimObjective, PretrainedEncoder
 from textspace.data.batching import batches_by_length, make_batch
-from textspace.distributions import GateLogit, Mixture, SpikeAndSlab, moments
-from textspace.divergences import dual_kl
+from textspace.distributions import Mixture
+from textspace.divergences import DualPair, dual_kls
 from textspace.errors import TextspaceError
 from textspace.evaluate.bounds import Likelihood, Settings, Weighted, counts_of, weighted_bound
+from textspace.evaluate.proposals import Proposal, proposal_name, proposed
 from textspace.lengths import Lengths
 from textspace.model import Model
 from textspace.networks import evaluating
@@ -41,15 +41,14 @@ __all__ = [
     "log_px_SB",
 ]
 
-FITTED_DEVIATION_FLOOR = 0.1
-"""Smallest deviation of a Gaussian fitted to the samples of a posterior that has no density."""
+DUAL_SAMPLES = 128
+"""Samples of each sentence that the published code of the implicit VAE reports its numbers with."""
 
 TOKEN_SAMPLES_AT_ONCE = 2**19
 """Tokens x samples that a GPU scores at once where it keeps no logits: thousands of samples of sentences, so that its
 matrix products are large, and some GB."""
 
 Floats = NDArray[np.float64]
-Proposal = Callable[[Distribution], Distribution]
 
 
 class Prior(Protocol):
@@ -101,7 +100,9 @@ def likelihood(
     Args:
         model: on the device where it shall run.
         split: the sentences.
-        samples: K; 0 leaves the bound out, and reconstruction and ELBO take one sample.
+        samples: K; 0 leaves the bound out, and reconstruction and ELBO take one sample. With K samples reconstruction
+            and ELBO take K, too; for a posterior without a density they take one, or 128 where the model has dual
+            functions, as the published code of the implicit VAE does for all that it reports.
         end_token: "dropped" leaves the end token out of every likelihood and count; with "length" the end token has
             no probability, and log p(length) is added to every likelihood.
         lengths: the distribution of lengths, for "length".
@@ -140,6 +141,7 @@ def likelihood(
     weighted = ["", *priors] if samples and has_latent else []
     names = ["reconstruction", *sites, *(f"{what} {key}" for key in weighted for what in ("bound", "effective"))]
     names += ["dual_kl"] if model.dual is not None else []
+    names += ["dual_marginal_kl"] if isinstance(model.dual, DualPair) else []
     names += ["mim"] if isinstance(model.recipe.objective, MimObjective) else []
     columns = {name: np.zeros(len(split)) for name in names}
     per_dimension = {name: torch.zeros(model.recipe.latent.dim, dtype=torch.float64) for name in _factorised(model)}
@@ -167,7 +169,7 @@ def likelihood(
         "samples": samples if has_latent else None,
         "seed": seed if has_latent else None,
         "end_token": end_token,
-        "proposal": _proposal_name(model, proposal_scale),
+        "proposal": proposal_name(model, proposal_scale),
     }
     if model.has_gates:
         settings["gates"] = "hard"
@@ -180,7 +182,9 @@ def likelihood(
     if precision != "float32":
         settings["precision"] = precision
     if isinstance(objective := model.recipe.objective, DualKlObjective):
-        settings["dual_kl_of"] = "KL(q(z|x) || p(z))" if objective.of == "posterior" else "KL(q(z) || p(z))"
+        of_codes_alone = objective.of == "aggregated" and objective.networks == "one"
+        settings["dual_kl_of"] = "KL(q(z) || p(z))" if of_codes_alone else "KL(q(z|x) || p(z))"
+        settings["dual_samples"] = _own_samples(model, samples, proposal_scale)
     kl_N = {name: columns[name] for name in sites} if model.posterior is None or model.posterior.has_log_prob else {}
     elbo_N = columns["reconstruction"] + sum(kl_N.values()) if kl_N else None
     return Likelihood(
@@ -194,6 +198,7 @@ def likelihood(
         settings=settings,
         tokens=tokens if keep_tokens else None,
         dual_kl_N=columns.get("dual_kl"),
+        dual_marginal_kl_N=columns.get("dual_marginal_kl"),
         mim_N=columns.get("mim"),
         under={
             key: Weighted(columns[f"bound {key}"], columns[f"effective {key}"], {"prior": prior.name})
@@ -274,15 +279,6 @@ def _factorised(model: Model) -> list[str]:
     return [name for name in model.posterior.distributions if model.prior.distributions[name] is not Mixture]
 
 
-def _proposal_name(model: Model, scale: float) -> str | None:
-    if model.posterior is None:
-        return None
-    wider = "" if scale == 1 else f" with {scale:g} times its deviation"
-    if model.posterior.has_log_prob:
-        return f"posterior{wider}"
-    return f"Gaussian fitted to posterior samples, deviation at least {FITTED_DEVIATION_FLOOR}{wider and ',' + wider}"
-
-
 @dataclass(frozen=True)
 class _Asked:
     samples: int
@@ -315,7 +311,7 @@ def _score(model: Model, batch: Batch, seed: int, asked: _Asked, log_length_N: T
     samples, device = asked.samples, noise.rows_B.device
     has_density = model.posterior is None or model.posterior.has_log_prob
     own_proposal = has_density and asked.scale == 1  # the samples of the posterior serve both as well
-    wanted = max(samples, 1) if own_proposal and model.posterior is not None else 1
+    wanted = _own_samples(model, samples, asked.scale)
     chunk = asked.chunk or max(1, asked.at_once // batch.decoder.ids_BT.numel())
 
     def passes(count: int, proposal: Proposal) -> Iterator[tuple[float, Pass]]:
@@ -353,7 +349,8 @@ def _score(model: Model, batch: Batch, seed: int, asked: _Asked, log_length_N: T
             log_px_BT = log_px_BT + passed.log_px_SBT.double().mean(0) * part
         if model.dual is not None and features_BH is not None:
             z_SBZ, prior_SBZ = passed.sites["z"].value_SBZ, passed.sites["z"].prior_draws(passed.noise, "prior draws")
-            columns["dual_kl"] = columns["dual_kl"] + dual_kl(model.dual, features_BH, z_SBZ, prior_SBZ).double() * part
+            for name, kl_B in dual_kls(model.dual, features_BH, z_SBZ, prior_SBZ).items():
+                columns[name] = columns[name] + kl_B.double() * part
         if has_density:
             for name, site in passed.sites.items():
                 columns[name] = columns[name] + site.kl_B.double() * part
@@ -365,12 +362,21 @@ def _score(model: Model, batch: Batch, seed: int, asked: _Asked, log_length_N: T
             log_weights.append(log_weights_SB(passed))
     if samples and model.posterior is not None:
         if not own_proposal:
-            proposals = passes(samples, lambda q: _proposed(q, noise, asked.scale))
+            proposals = passes(samples, lambda q: proposed(q, noise, asked.scale))
             log_weights = [log_weights_SB(passed) for _, passed in proposals]
         for key in log_weights[0]:
             all_SB = torch.cat([each[key] for each in log_weights])
             columns[f"bound {key}"], columns[f"effective {key}"] = weighted_bound(all_SB)
     return _Scored(batch.rows_B, columns, kl_per_dimension, log_px_BT)
+
+
+def _own_samples(model: Model, samples: int, scale: float) -> int:
+    """Samples of the posterior itself, behind reconstruction, ELBO and the dual forms; see `likelihood`."""
+    if model.posterior is None or not samples:
+        return 1
+    if model.posterior.has_log_prob and scale == 1:
+        return samples
+    return DUAL_SAMPLES if model.dual is not None else 1
 
 
 def log_px_SB(passed: Pass, end_token: EndToken, log_length_B: Tensor | None) -> Tensor:
@@ -383,18 +389,3 @@ def log_px_SB(passed: Pass, end_token: EndToken, log_length_B: Tensor | None) ->
 def _mim_SB(passed: Pass, log_px_SB: Tensor) -> Tensor:
     """-(log p(x|z) + 1/2 (log q(z|x) + log P(z))) at each sample."""
     return -log_px_SB - 0.5 * sum((s.log_q_SB.double() + s.log_p_SB.double()) for s in passed.sites.values())
-
-
-def _proposed(q: Distribution, noise: Noise, scale: float) -> Distribution:
-    """What proposals are drawn from: the posterior, or a Gaussian fitted to one without a density; made wider.
-
-    Gates stay as they are; of what they choose between, spike and slab, both become wider.
-    """
-    if isinstance(q, GateLogit):
-        return q
-    if isinstance(q, SpikeAndSlab):
-        return SpikeAndSlab(q.off_logit, q.loc, scale * q.scale, scale * q.spike)
-    mean_BZ, deviation_BZ = moments(q, noise)
-    if not isinstance(q, Normal):
-        deviation_BZ = deviation_BZ.clamp(min=FITTED_DEVIATION_FLOOR)
-    return Normal(mean_BZ, scale * deviation_BZ, validate_args=False)

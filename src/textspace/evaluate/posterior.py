@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACTIVE_ABOVE",
     "PosteriorStatistics",
+    "encode_batch",
     "posterior_statistics",
 ]
 
@@ -250,7 +251,7 @@ def posterior_statistics(
     with evaluating(model):
         for places in track(plan, "encoding", progress, len(plan)):
             batch = make_batch(split, rows_N[places]).to(device)
-            encoded = _encode(model, batch, seed)
+            encoded = encode_batch(model, batch, seed)
             starts = np.concatenate([[0], ends_N])[places]
             at = np.concatenate([np.arange(*span) for span in zip(starts, ends_N[places], strict=True)])
             for name, part in encoded.columns.items():
@@ -320,7 +321,7 @@ class _Encoded(NamedTuple):
     """Cov[z|x], summed over the rows."""
 
 
-def _encode(model: Model, batch: Batch, seed: int) -> _Encoded:
+def encode_batch(model: Model, batch: Batch, seed: int) -> _Encoded:
     """The posteriors of a batch: two estimates of their means (one, twice, where it is exact), their deviations, a
     code of each; and the Gaussians and samples for the mutual information."""
     features_BH = model.features(batch.encoder)

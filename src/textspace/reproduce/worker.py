@@ -27,6 +27,7 @@ from textspace.data.preparing import prepare
 from textspace.errors import TextspaceError
 from textspace.evaluate.held_out import held_out_note, sentences_of
 from textspace.evaluate.likelihood import Likelihood, likelihood
+from textspace.evaluate.minibatches import minibatch_information
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.reports.report import to_json
 from textspace.files import write_file
@@ -36,6 +37,7 @@ from textspace.space import Space
 from textspace.train import checkpoints
 from textspace.train.fit import train
 from textspace.train.loop import Interrupted
+from textspace.train.stream import BatchStream
 
 if TYPE_CHECKING:
     from textspace.types import Estimate
@@ -115,6 +117,9 @@ def _scored(space: Space, job: Job) -> dict[str, Any]:
     estimates = scores.estimates()
     statistics = posterior_statistics(space.model, test)
     estimates |= statistics.estimates() if statistics else {}
+    batches = BatchStream(test, space.recipe.training.batch, seed=0).plan
+    within = minibatch_information(space.model, test, batches)
+    estimates |= {"mi_minibatch": within} if within else {}
     numbers: dict[str, Any] = {
         "importance_samples": job.samples,
         "scored_in": job.score_in,

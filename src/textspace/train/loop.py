@@ -28,10 +28,11 @@ from textspace.train.log import FETCH_EVERY, Display, NotFiniteError, StepLog
 from textspace.train.processes import Processes
 from textspace.train.record import write_weights
 from textspace.train.resuming import can_continue, own_random_states, random_states
+from textspace.train.rules import build_update
 from textspace.train.selection import Criterion, Kept, Selection
 from textspace.train.signals import stop_asked
 from textspace.train.stream import BatchStream
-from textspace.train.updates import Turn, build_update
+from textspace.train.updates import Turn
 from textspace.train.validation import Validation, validate
 
 __all__ = ["Interrupted", "Trained", "Trainer"]
@@ -112,7 +113,7 @@ class Trainer:
         self.stream = batches("batches")
         self.objective = build_objective(recipe, model)
         own_stream = batches("batches of the update rule")
-        self.update = build_update(model, self.objective, self.training, self.processes, own_stream)
+        self.update = build_update(model, self.objective, self.training, self.processes, self.stream, own_stream)
         self.rate_schedule = schedule(self.training.optimizer.schedule)
         self.selection, self.criterion = Selection(), Criterion.of(recipe)
         self.final_weights: dict[str, float] = {}

@@ -6,7 +6,7 @@ that. Nothing here waits for the device: whoever fetches what steps measured fin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -55,11 +55,31 @@ class Mover:
         return made
 
     def __call__(
-        self, optimizer: torch.optim.Optimizer, moving: list[nn.Parameter], values: Tensor, rate: float | Tensor
+        self,
+        optimizer: torch.optim.Optimizer,
+        moving: list[nn.Parameter],
+        values: Tensor,
+        rate: float | Tensor,
+        groups: Sequence[list[nn.Parameter]] | None = None,
+        clip: bool = True,
     ) -> Tensor:
-        """One step of an optimiser; the sum of `values` over processes, and after it the gradient's norm."""
-        values = self.processes.sum_gradients(moving, values)
-        norm = torch.nn.utils.clip_grad_norm_(moving, self.clip)
+        """One step of an optimiser; the sum of `values` over processes, and after it the gradient's norm.
+
+        Args:
+            optimizer: takes the step.
+            moving: parameters that it may move.
+            values: numbers of this process.
+            rate: the learning rate.
+            groups: parameters that have gradients; the norm of each group is limited on its own. By default one group,
+                of those that move.
+            clip: whether norms are limited at all.
+        """
+        groups = groups or [moving]
+        values = self.processes.sum_gradients([parameter for group in groups for parameter in group], values)
+        limit = self.clip if clip else float("inf")
+        norms = [torch.nn.utils.clip_grad_norm_(group, limit) for group in groups]
+        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+        self._rest(moving, groups)
         bad = (~(values.isfinite().all() & norm.isfinite())).float()
         in_a_row = self._in_a_row[optimizer].add_(1).mul_(bad)
         torch.maximum(self.poisoned, (in_a_row >= self.bad_steps).float(), out=self.poisoned)
@@ -71,3 +91,12 @@ class Mover:
         optimizer.zero_grad(set_to_none=True)
         told = torch.where(self.poisoned > 0, torch.nan, norm.float())  # the log must find out that all has stopped
         return torch.cat([values, told[None]])
+
+    @staticmethod
+    def _rest(moving: list[nn.Parameter], groups: Sequence[list[nn.Parameter]]) -> None:
+        """Drop the gradients of parameters that do not move."""
+        moved = set(map(id, moving))
+        for group in groups:
+            for parameter in group:
+                if id(parameter) not in moved:
+                    parameter.grad = None

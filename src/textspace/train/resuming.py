@@ -59,6 +59,12 @@ _THERE_WAS_NO_CHOICE = (
     '"first_state": "code"',
     '"noise": "standard"',
     '"per": "code"',
+    '"clip_together": false',
+    '"inner_batches": "epochs"',
+    '"ends": "growth"',
+    '"clip_apart": false',
+    '"clip_dual": true',
+    '"networks": "one"',
 )
 """Options that the first versions lacked, with the value that stands for what those did."""
 

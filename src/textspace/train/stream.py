@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textspace.config import Batches
 from textspace.data.batching import Mixing, Plan, make_batch, plan_batches
 from textspace.data.encoded import EncodedSplit
+from textspace.noise import seed_of
 from textspace.types import Batch
 
 __all__ = ["BatchStream", "Shard"]
@@ -75,6 +77,21 @@ class BatchStream:
             self.move_to(self.epoch + 1, 0)
         rows = self.plan[self.index]
         self.index += 1
+        return self._shard(rows)
+
+    def coming(self) -> Shard:
+        """The next batch, which stays the next one."""
+        here = self.epoch, self.index, self.plan
+        shard = self.next_batch()
+        self.epoch, self.index, self.plan = here
+        return shard
+
+    def drawn(self, *key: object) -> Shard:
+        """A batch of this epoch, chosen by a key: all are equally likely, and each can be drawn again."""
+        return self._shard(self.plan[seed_of(self.seed, *key) % len(self.plan)])
+
+    def _shard(self, rows: NDArray[np.int64]) -> Shard:
+        """This process's part of a batch."""
         all_positions = np.arange(len(rows))
         mine = all_positions[self.rank :: self.processes]
         counts = len(mine) > 0

@@ -1,4 +1,4 @@
-"""Update rules: how one step moves the parameters.
+"""Update rules: how one step moves the parameters. Here is the plain one, which the others extend.
 
 A rule pulls batches through `next_batch`, owns its state, and keeps what a step measured on the device until somebody
 fetches it (the aggressive rule looks at its own loss once per window).
@@ -6,33 +6,28 @@ fetches it (the aggressive rule looks at its own loss once per window).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from textspace.config import AggressiveUpdate as AggressiveConfig
-from textspace.config import AlternatingUpdate as AlternatingConfig
 from textspace.config import PretrainedEncoder, RecurrentEncoder, Training
 from textspace.model import Model
 from textspace.noise import Noise
-from textspace.objectives import DualKl, Objective, Others
-from textspace.schedules import Progress, schedule
+from textspace.objectives import Objective, Others
+from textspace.schedules import Progress
 from textspace.token_losses import tf32_products
 from textspace.train.optimizers import Mover
 from textspace.train.processes import Processes
 from textspace.train.recorded import Numbers, RecordedSteps, Recording
-from textspace.train.stream import BatchStream, Shard
+from textspace.train.stream import Shard
 from textspace.types import Batch, Terms
 
-__all__ = ["AggressiveUpdate", "AlternatingUpdate", "JointUpdate", "Step", "Turn", "build_update"]
-
-LEAST_GROWTH = 0.01
-"""Nats by which mutual information must rise in an epoch to have grown."""
+__all__ = ["JointUpdate", "NextBatch", "Step", "Turn"]
 
 NextBatch = Callable[[], Shard]
 
@@ -108,6 +103,10 @@ class JointUpdate:
     def resume(self, state: dict[str, Any]) -> None:
         pass
 
+    def clipped(self, moving: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+        """Parameters that need gradients in a step that moves some: in groups, the norm of each limited on its own."""
+        return [moving]
+
     def _step(self, shard: Shard, turn: Turn, moving: list[nn.Parameter]) -> Step:
         """Move some of the parameters along the gradient of the objective."""
         values, weights = self._replayed(shard, turn, moving) or self._computed(shard, turn, moving)
@@ -117,13 +116,14 @@ class JointUpdate:
         """The values of a step, and the weights of its terms."""
         values = torch.zeros((), device=self.processes.device)
         weights: dict[str, float] = {}
-        others = self._others(shard, turn)
+        others, groups = self._others(shard, turn), self.clipped(moving)
+        needing = list(chain(*groups))
         for index, piece in enumerate(shard.pieces):
             piece = piece.to(self.processes.device)
             noise = Noise(self.training.seed, turn.number, piece.rows_B)
-            terms, values_here = self._gradients(piece, noise, shard, turn.progress, moving, others[index])
+            terms, values_here = self._gradients(piece, noise, shard, turn.progress, needing, others[index])
             values, weights = values + values_here, terms.weights
-        return self.mover(self.optimizer, moving, values, turn.rate), weights
+        return self.mover(self.optimizer, moving, values, turn.rate, groups), weights
 
     def _gradients(
         self,
@@ -131,26 +131,26 @@ class JointUpdate:
         noise: Noise,
         shard: Shard,
         progress: Progress,
-        moving: list[nn.Parameter],
+        needing: list[nn.Parameter],
         others: Others,
         recording: Recording | None = None,
     ) -> tuple[Terms, Tensor]:
         """Add those of a piece to the parameters'; its terms, and its share of the values."""
-        with self._resting(moving), self.processes.autocast(self.training.precision):
+        with self._resting(needing), self.processes.autocast(self.training.precision):
             passed = self.model(piece, noise, self.objective.samples, self.objective.per_gate)
             terms = self.objective(passed, progress, others)
             weights = recording.weights(list(terms.weights)) if recording is not None else None
             means = terms.means(shard.sentences, shard.parts)
             loss = self._loss(terms, means, weights, piece, shard) * shard.counts
-        loss.backward(inputs=moving)
+        loss.backward(inputs=needing)
         self.names = ("loss", *means, "gradient")
         return terms, torch.stack([loss, *means.values()]).detach().float() * shard.counts
 
     @contextmanager
-    def _resting(self, moving: list[nn.Parameter]) -> Iterator[None]:
-        """Parameters that do not move need no gradients: autograd's own functions would notice, ours would not."""
-        moved = set(map(id, moving))
-        resting = [parameter for parameter in self.parameters if id(parameter) not in moved]
+    def _resting(self, needing: list[nn.Parameter]) -> Iterator[None]:
+        """Compute no gradients of other parameters: autograd's own functions would notice, ours would not."""
+        needed = set(map(id, needing))
+        resting = [parameter for parameter in self.parameters if id(parameter) not in needed]
         for parameter in resting:
             parameter.requires_grad_(False)
         try:
@@ -185,10 +185,12 @@ class JointUpdate:
         if self.recorded is None or len(shard.pieces) > 1:
             return None
 
+        groups = self.clipped(moving)
+
         def step(recording: Recording) -> Tensor:
-            batch, noise = recording.batch, recording.noise
-            _, values = self._gradients(batch, noise, shard, turn.progress, moving, {}, recording)
-            return self.mover(self.optimizer, moving, values, recording.rate)
+            batch, noise, needing = recording.batch, recording.noise, list(chain(*groups))
+            _, values = self._gradients(batch, noise, shard, turn.progress, needing, {}, recording)
+            return self.mover(self.optimizer, moving, values, recording.rate, groups)
 
         def numbers(names: Sequence[str]) -> Numbers:
             weights = {name: self.objective.weight(name, turn.progress) or 0.0 for name in names}
@@ -226,157 +228,3 @@ class JointUpdate:
             is_other[place] = False
             rest.append({name: rows[is_other] for name, rows in whole.items()})
         return rest
-
-
-class AggressiveUpdate(JointUpdate):
-    """The encoder catches up before each step of the decoder [He et al. 2019].
-
-    While aggressive, the encoder's side takes steps on batches of a stream of its own until its loss per token over a
-    window is no longer below that of the window before, or the cap is reached; then the decoder's side takes one step
-    on the next batch of the epoch. Each of these is a step of its own, so checkpoints fall inside the loop too. It ends
-    for good after the first epoch in which the validation's mutual information has not grown. Codes that tell n
-    sentences apart have no more to gain than log n nats: what their estimate still gains by chance is no growth.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        objective: Objective,
-        training: Training,
-        processes: Processes,
-        config: AggressiveConfig,
-        own_stream: BatchStream,
-    ) -> None:
-        super().__init__(model, objective, training, processes)
-        self.config, self.own_stream = config, own_stream
-        self.inference, self.generative = model.inference_parameters(), model.generative_parameters()
-        self.aggressive = True
-        self.information = -math.inf
-        """Mutual information after the last epoch."""
-        self._begin_inner()
-
-    def _begin_inner(self) -> None:
-        self.inner_steps = 0
-        self.best_window = math.inf
-        """Loss per token of the window before, as the loss is averaged."""
-        self._begin_window()
-
-    def _begin_window(self) -> None:
-        self.window_loss = torch.zeros((), dtype=torch.float64, device=self.processes.device)
-        self.window_tokens = 0
-
-    def take(self, next_batch: NextBatch, turn: Turn) -> Step:
-        if not self.aggressive:
-            return super().take(next_batch, turn)
-        if self._encoder_goes_on():
-            step = self._step(self.own_stream.next_batch(), turn, self.inference)
-            self.inner_steps += 1
-            self.window_loss += step.values[0] * step.sentences
-            # Where the loss is an average over tokens already, a sentence counts as one.
-            self.window_tokens += step.tokens if self.training.average == "sentences" else step.sentences
-            return replace(step, moved=("encoder",))
-        self._begin_inner()
-        return replace(self._step(next_batch(), turn, self.generative), moved=("decoder",))
-
-    @property
-    def between_batches(self) -> bool:
-        return self.inner_steps == 0
-
-    def _encoder_goes_on(self) -> bool:
-        if self.inner_steps >= self.config.cap:
-            return False
-        if self.inner_steps and self.inner_steps % self.config.window == 0:
-            window = self.window_loss.item() / self.window_tokens
-            if not window < self.best_window:
-                return False
-            self.best_window = window
-            self._begin_window()
-        return True
-
-    def end_epoch(self, numbers: Mapping[str, float]) -> str | None:
-        if not self.aggressive:
-            return None
-        before, self.information = self.information, numbers.get("mi", -math.inf)
-        if self.information > before + LEAST_GROWTH:
-            return None
-        self.aggressive = False
-        why = (
-            f"no longer grows ({before:.2f} nats, now {self.information:.2f})"
-            if "mi" in numbers
-            else "is not known here"
-        )
-        return f"the mutual information {why}: encoder and decoder move together from here on"
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "aggressive": self.aggressive,
-            "information": self.information,
-            "inner_steps": self.inner_steps,
-            "best_window": self.best_window,
-            "window_loss": self.window_loss.item(),
-            "window_tokens": self.window_tokens,
-            "stream": [self.own_stream.epoch, self.own_stream.index],
-        }
-
-    def resume(self, state: dict[str, Any]) -> None:
-        self.aggressive, self.information = state["aggressive"], state["information"]
-        self.inner_steps, self.best_window = state["inner_steps"], state["best_window"]
-        self.window_loss.fill_(state["window_loss"])
-        self.window_tokens = state["window_tokens"]
-        self.own_stream.move_to(*state["stream"])
-
-
-class AlternatingUpdate(JointUpdate):
-    """The dual function takes some steps up its bound, then the model takes one down its loss [Fang et al. 2019]."""
-
-    objective: DualKl
-
-    def __init__(
-        self, model: Model, objective: DualKl, training: Training, processes: Processes, config: AlternatingConfig
-    ) -> None:
-        super().__init__(model, objective, training, processes)
-        if model.dual is None:
-            raise ValueError("the model has no dual function")
-        self.config = config
-        self.dual_parameters = list(model.dual.parameters())
-        self.dual_optimizer = self.mover.optimizer(self.dual_parameters, config.optimizer)
-        self.optimizers["dual_optimizer"] = self.dual_optimizer
-        self.dual_schedule = schedule(config.optimizer.schedule)
-
-    def take(self, next_batch: NextBatch, turn: Turn) -> Step:
-        shard = next_batch()
-        encoded = []
-        with torch.no_grad():
-            for piece in shard.pieces:
-                piece = piece.to(self.processes.device)
-                noise = Noise(self.training.seed, turn.number, piece.rows_B)
-                with self.processes.autocast(self.training.precision):
-                    features_BH = self.model.features(piece.encoder, noise)
-                    sites = self.model.sites(features_BH, noise, self.objective.samples, piece.encoder)
-                encoded.append((features_BH, sites["z"], noise))
-        rate = self.config.optimizer.lr * self.dual_schedule(turn.progress)
-        norms = []
-        for index in range(self.config.dual_steps):
-            for features_BH, site, noise in encoded:
-                with self.processes.autocast(self.training.precision):
-                    bound_B = self.objective.dual(features_BH, site, noise, f"prior draws of dual step {index}")
-                (-bound_B.sum() / shard.sentences * shard.counts).backward(inputs=self.dual_parameters)
-            nothing = torch.zeros(1, device=self.processes.device)
-            norms.append(self.mover(self.dual_optimizer, self.dual_parameters, nothing, rate)[-1])
-        step = self._step(shard, turn, self.parameters)
-        largest = torch.stack(norms).max()[None]  # not a number where any is not, so that the log finds it
-        return replace(step, names=("dual_gradient", *step.names), values=torch.cat([largest, step.values]))
-
-
-def build_update(
-    model: Model, objective: Objective, training: Training, processes: Processes, own_stream: BatchStream
-) -> JointUpdate:
-    """The rule of the settings; `own_stream` gives batches besides those of the epoch to a rule that wants some."""
-    match training.update:
-        case AggressiveConfig():
-            return AggressiveUpdate(model, objective, training, processes, training.update, own_stream)
-        case AlternatingConfig():
-            assert isinstance(objective, DualKl)  # the recipe has seen to it
-            return AlternatingUpdate(model, objective, training, processes, training.update)
-        case _:
-            return JointUpdate(model, objective, training, processes)

@@ -16,6 +16,7 @@ from textspace.config import IwaeObjective, Recipe, Training
 from textspace.data.encoded import EncodedSplit
 from textspace.digits import number
 from textspace.evaluate.likelihood import likelihood
+from textspace.evaluate.minibatches import minibatch_information
 from textspace.evaluate.posterior import posterior_statistics
 from textspace.evaluate.statistics import some_rows
 from textspace.model import Model
@@ -23,6 +24,7 @@ from textspace.noise import seed_of
 from textspace.objectives import Objective
 from textspace.schedules import FINAL
 from textspace.train.processes import Processes
+from textspace.train.stream import BatchStream
 from textspace.types import Pass
 
 __all__ = ["Validation", "validate"]
@@ -86,8 +88,8 @@ class _Watched:
             averaged = {name: float((values_N.cpu() / tokens_N).mean()) for name, values_N in columns.items()}
         of_batches = self._of_batches(shared) if shared else {}
         means, averaged = means | of_batches, averaged | of_batches
-        if "dual_kl" in averaged:  # no KL is below 0: a dual function that fits badly is no gain
-            averaged["dual_kl"] = max(averaged["dual_kl"], 0.0)
+        for name in averaged.keys() & {"dual_kl", "dual_marginal_kl"}:
+            averaged[name] = max(averaged[name], 0.0)  # no KL is below 0: a dual function that fits badly is no gain
         return means, sum(weight * averaged[name] for name, weight in self.weights.items())
 
     def _of_batches(self, shared: dict[str, Any]) -> dict[str, float]:
@@ -140,21 +142,39 @@ def validate(
     estimates = measured.summed_with(processes.sum).estimates()
     numbers = {name: estimate.value for name, estimate in estimates.items()}
     terms, value = ({}, numbers["nll"]) if watched is None else watched.numbers()
-    found = Validation({"objective": value} | terms | numbers | _codes_measured(model, split, seed, processes))
+    found = Validation({"objective": value} | terms | numbers | _codes_measured(model, split, recipe, seed, processes))
     found.weights = {"iw_bound": 1.0} if watched is None else watched.weights
     return found
 
 
-def _codes_measured(model: Model, split: EncodedSplit, seed: int, processes: Processes) -> dict[str, float]:
+_OF_CODES = (
+    "mi",
+    "mi_minibatch",
+    "active_units",
+    "token_kl",
+    "feature_cosine",
+    "hoyer_samples",
+    "hoyer_means",
+    "marginal_kl",
+)
+"""Numbers of the codes that a validation has."""
+
+
+def _codes_measured(
+    model: Model, split: EncodedSplit, recipe: Recipe, seed: int, processes: Processes
+) -> dict[str, float]:
     """Whether the posterior has collapsed, and how sparse codes are; measured by the first process for all."""
     if model.posterior is None:
         return {}
-    names = "mi", "active_units", "token_kl", "feature_cosine", "hoyer_samples", "hoyer_means", "marginal_kl"
-    numbers = dict.fromkeys(names, 0.0)
+    numbers = dict.fromkeys(_OF_CODES, 0.0)
     if processes.first:
         statistics = posterior_statistics(model, split, seed=seed)
         estimates = statistics.estimates() if statistics else {}
-        numbers = {name: estimates[name].value if name in estimates else math.nan for name in numbers}
+        within = minibatch_information(
+            model, split, BatchStream(split, recipe.training.batch, seed=seed).plan, seed=seed
+        )
+        estimates |= {"mi_minibatch": within} if statistics and within else {}
+        numbers = {name: estimates[name].value if name in estimates else math.nan for name in _OF_CODES}
     values = processes.sum(torch.tensor(list(numbers.values()), dtype=torch.float64, device=processes.device))
     return {name: v for name, v in zip(numbers, values.tolist(), strict=True) if not math.isnan(v)}
 

@@ -81,6 +81,7 @@ def likelihood_findings(measured: Likelihood, texts: Sequence[str]) -> Findings:
         "nll": measured.nll_N,
         "effective_samples": measured.effective_samples_N,
         "dual_kl": measured.dual_kl_N,
+        "dual_marginal_kl": measured.dual_marginal_kl_N,
         "mim": measured.mim_N,
     }
     columns |= {"kl" if len(measured.kl_N) == 1 else f"kl_{name}": kl_N for name, kl_N in measured.kl_N.items()}
