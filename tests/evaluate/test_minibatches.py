@@ -88,6 +88,14 @@ def test_a_validation_has_it_in_batches_of_the_training_size(name: str, known: b
         assert found["mi"] > math.log(8)  # of the whole set
 
 
+@pytest.mark.parametrize(("name", "bound"), [("vae", "lower"), ("ivae", "none")])
+def test_it_is_a_lower_bound_where_the_posterior_is_known(name: str, bound: str, tiny) -> None:
+    model, split = Model(small(RECIPES[name]), len(tiny.tokenizer)), tiny.encoded.splits["valid"]
+    found = minibatch_information(model, split, [np.arange(len(split))])
+    assert found.bound == bound
+    assert ("replaced by a Gaussian" in found.name) == (bound == "none")
+
+
 def test_batches_are_made_by_the_rule_of_training(tiny, tiny_model) -> None:
     """Of sentences of similar length, where training makes them so: what lengths tell is then no part of it."""
     split = tiny.encoded.splits["train"]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributions import Normal
 
 from textspace.data.batching import make_batch
 from textspace.evaluate.aggregated import log_normals
@@ -28,7 +29,7 @@ __all__ = ["information_within", "minibatch_information"]
 def information_within(mean_NZ: Tensor, deviation_NZ: Tensor, sample_NZ: Tensor) -> Tensor:
     """log q(z|x) - log q(z) at the sample of each sentence, q(z) the mean over the sentences of the minibatch (N).
 
-    The mean over the sentences is at most ln N: that of every sentence is, since its own posterior is part of q(z).
+    Each is at most ln N, since the posterior of the sentence itself is one of the N in q(z).
     """
     log_q_NN = log_normals(sample_NZ, mean_NZ, deviation_NZ)
     return log_q_NN.diagonal() - log_q_NN.logsumexp(1) + math.log(len(log_q_NN))
@@ -72,9 +73,9 @@ def minibatch_information(
     sizes = np.array([len(values_M) for values_M in found])
     mean = Mean.of(torch.cat(found).cpu().numpy(), np.arange(len(found)).repeat(sizes))
     unit = "token" if model.is_token_level else "sentence"
-    name = (
-        f"mutual information of {unit} and code within minibatches, at most ln {sizes.max()} = "
-        f"{math.log(sizes.max()):.2f}"
-    )
+    most = f"at most ln {sizes.max()} = {math.log(sizes.max()):.2f}"
+    name = f"mutual information of {unit} and code within minibatches, {most}"
+    is_exact = model.posterior.distributions["z"] is Normal
+    name += "" if is_exact else ", each posterior replaced by a Gaussian"
     settings: Settings = {"seed": seed, "sentences": sentences, "of": len(split), "batches": len(found)}
-    return Estimate(name, mean.value, mean.stderr, sentences, "lower", None, settings)
+    return Estimate(name, mean.value, mean.stderr, sentences, "lower" if is_exact else "none", None, settings)

@@ -112,7 +112,8 @@ class AggressiveUpdate(JointUpdate):
         before, now = self.information, numbers.get("mi_minibatch" if falls else "mi")
         if now is not None:
             self.information = now
-            if now >= before if falls else now > before + LEAST_GROWTH:
+            goes_on = now >= before if falls else now > before + LEAST_GROWTH
+            if goes_on:
                 return None
         self.aggressive = False
         how = "within minibatches fell" if falls else "no longer grows"
