@@ -43,6 +43,7 @@ from textspace.cli.shared import (
     uncut_corpus,
 )
 from textspace.errors import TextspaceError
+from textspace.files import check_no_file
 
 if TYPE_CHECKING:
     from textspace.config import Recipe
@@ -323,6 +324,7 @@ def compare(
     from textspace.evaluate.reports.comparison import compare as compared
     from textspace.folder import check
 
+    check_no_file(out, "name another with --out")
     names = _names(folders)
     if data is None:
         given = {"--measure": measure, "--samples": samples, "--tasks": tasks, "--text-column": text_column}

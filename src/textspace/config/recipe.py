@@ -124,20 +124,7 @@ class Recipe(Config):
                 f"training.average 'tokens' divides the terms of sentences, and {whole} has one of the whole batch: "
                 "set training.average=sentences"
             )
-        if self.share_embeddings:
-            if self.encoder is None:
-                raise ValueError("share_embeddings needs an encoder, and a language model has none")
-            if isinstance(self.encoder, PretrainedEncoder):
-                raise ValueError(
-                    f"share_embeddings needs an encoder that reads the decoder's tokens, and {self.encoder.kind!r} has "
-                    "a tokenizer of its own: set share_embeddings=false"
-                )
-            if self.encoder.embedding != self.decoder.embedding:
-                own, others = (
-                    f"{name}.{'hidden' if isinstance(part, Layers) else 'embedding'} ({part.embedding})"
-                    for name, part in (("encoder", self.encoder), ("decoder", self.decoder))
-                )
-                raise ValueError(f"share_embeddings needs {own} to equal {others}: set both, or share_embeddings=false")
+        self._embeddings_fit()
         return self
 
     @property
@@ -172,6 +159,24 @@ class Recipe(Config):
                 f"prior.noise {self.prior.noise!r} has a KL of its own in objective 'elbo', and not with {with_what}: "
                 "set prior.noise=standard, or use objective 'elbo' without free bits"
             )
+
+    def _embeddings_fit(self) -> None:
+        """Refuse to share embeddings that encoder and decoder cannot share."""
+        if not self.share_embeddings:
+            return
+        if self.encoder is None:
+            raise ValueError("share_embeddings needs an encoder, and a language model has none")
+        if isinstance(self.encoder, PretrainedEncoder):
+            raise ValueError(
+                f"share_embeddings needs an encoder that reads the decoder's tokens, and {self.encoder.kind!r} has "
+                "a tokenizer of its own: set share_embeddings=false"
+            )
+        if self.encoder.embedding != self.decoder.embedding:
+            own, others = (
+                f"{name}.{'hidden' if isinstance(part, Layers) else 'embedding'} ({part.embedding})"
+                for name, part in (("encoder", self.encoder), ("decoder", self.decoder))
+            )
+            raise ValueError(f"share_embeddings needs {own} to equal {others}: set both, or share_embeddings=false")
 
     def _pooling_fits(self) -> None:
         """Refuse what cannot work with the start token's state, or where every token has a latent of its own."""
