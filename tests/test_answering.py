@@ -258,6 +258,7 @@ def trained() -> Space:
             "encoder.word_dropout": 0.5,
             "training.optimizer": {"kind": "adam", "lr": 0.01},
             "training.epochs": 4,
+            "training.seed": 2,
         }
     )
     sentences = [f"{question} ? {given}" for question, given in PAIRS.items()] * 400

@@ -45,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "transformer language model": {"decoder.tie_output": False},
 }
 RECIPE_OF = {"language model": "lstm-lm", "transformer language model": "transformer-lm", "tokens": "vat"}
-SEEDS = {"transformer language model": 4, "tokens": 5}
+SEEDS = {"gru": 1, "language model": 1, "transformer": 7, "transformer language model": 5, "tokens": 6}
 """Where others give sentences that never end, or one word without end."""
 Codes = Tensor | PaddedCodes | None
 
@@ -218,7 +218,7 @@ def only_likely(log_p_V: Tensor, temperature: float, top_k: int, top_p: float) -
     ids=str,
 )
 def test_samples_follow_the_enumerated_probabilities(options: dict[str, Any], float64: None) -> None:
-    decoder, count, max_tokens = decoder_of("lstm", VOCABULARY, seed=3), 20_000, 3
+    decoder, count, max_tokens = decoder_of("lstm", VOCABULARY, seed=19), 20_000, 3  # several words are likely
     z_1Z = torch.tensor([[0.5, -1.0, 1.5, 0.2]])
     method = Sampling(max_tokens=max_tokens, **options)
     drawn = generate(decoder, z_1Z.expand(count, -1), method, rows_N=torch.arange(count), seed=4)

@@ -27,7 +27,7 @@ LABELS = [text.split()[1] for text in SENTENCES]
 
 def made(recipe: str, gates: float = 1.0, weights: float = 0.5) -> Space:
     """An untrained space; its gates are steeper by a factor, so that they differ between sentences."""
-    chosen = small(RECIPES[recipe]).but({"initial.weights": weights, "latent.dim": 6})
+    chosen = small(RECIPES[recipe]).but({"initial.weights": weights, "latent.dim": 6, "training.seed": 4})
     space = untrained(chosen, train_tokenizer(chosen.text.tokenizer, SENTENCES))
     if gates != 1.0:
         with torch.no_grad():

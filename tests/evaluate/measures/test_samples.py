@@ -146,7 +146,7 @@ def test_empty_samples_are_left_out_of_self_bleu_and_counted(dice: Dice) -> None
 
 
 def test_a_space_that_says_nothing(dice: Dice) -> None:
-    effort = Effort(prior_samples=20, language_model_epochs=1)
+    effort = Effort(prior_samples=20, language_model_epochs=2)
     subject = subject_of(dice({END: 1.0}), effort, test=TEXTS[:30], train=TEXTS[30:])
     found = prior_samples(subject)
     assert value(found, "empty_samples") == 1
