@@ -18,9 +18,11 @@ import pytest
 from helpers import Death, command, finish, lines_of, small, start, tiny_sentences
 
 from textspace import files
+from textspace import folder as folders
 from textspace.config import Recipe
 from textspace.data.corpus import ReadOptions, open_corpus
 from textspace.errors import TextspaceError
+from textspace.evaluate.examination import History
 from textspace.recipes import RECIPES
 from textspace.space import Space
 from textspace.train import checkpoints
@@ -351,6 +353,17 @@ class Cut(BaseException):
     """As a killed process ends."""
 
 
+def check_what_is_said_of_the_weights(run: Path) -> None:
+    """The model card has the step that the record has; without the record it is that step or unknown."""
+    kept = folders.read_metrics(run).get("kept")
+    card = run / "README.md"
+    assert kept is not None or not card.exists()
+    if kept is not None:
+        assert not card.exists() or f"(step {kept['step']:,})" in card.read_text()
+        found = History.of(run, {}).kept
+        assert found is None or found["step"] == kept["step"]
+
+
 @pytest.mark.parametrize("longer", [False, True])
 def test_a_run_may_be_cut_off_before_any_file_that_it_writes(tmp_path: Path, monkeypatch, longer: bool) -> None:
     """What is there can be loaded, if it is a space at all, and the run be resumed to the bits of one left alone."""
@@ -383,6 +396,7 @@ def test_a_run_may_be_cut_off_before_any_file_that_it_writes(tmp_path: Path, mon
                 pass
         if (run / "model.safetensors").exists():
             Space.load(run, "cpu")
+            check_what_is_said_of_the_weights(run)
         has_begun = (run / "begun.json").exists()
         train(text, wanted, run, silent=True, curves=False, resume=has_begun)
         assert checkpoints.read(run).state["files"] == checkpoints.read(tmp_path / "straight").state["files"]
